@@ -79,8 +79,8 @@ pub use perfring_ring::{
 };
 pub use perfring_shm::{
     AttachError, ClockError, FileSystem, Identity, Idle, Lines, Location, MachineClock, Pages,
-    Promise, RingFile, Role, Seat, Trust, cpu_of_ring, install_sigbus_handler, irregular, recover,
-    register_process,
+    Promise, RingFile, Role, Seat, Trust, cpu_of_ring, install_sigbus_handler, irregular,
+    is_in_set, is_priority, recover, register_process,
 };
 #[cfg(feature = "poll")]
 pub use perfring_shm::{PollBy, PollError, Pollable};

@@ -6,7 +6,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
-use perfring_consumer::cpu_of_ring;
+use perfring_consumer::is_in_set;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -118,7 +118,7 @@ impl DirWatch {
             if let Some(set) = self.sets.get(&event.wd) {
                 match event.name {
                     Some(name) if is_hidden(&name) => {}
-                    Some(name) if cpu_of_ring(&name).is_some() => {
+                    Some(name) if is_in_set(&name) => {
                         names.push(Path::new(set).join(name).into_os_string());
                     }
                     _ => names.push(set.clone()),

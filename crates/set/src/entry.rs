@@ -2,7 +2,9 @@
 
 use crate::dir::SetError;
 use crate::paths::{Below, below, in_set, paths};
-use perfring_consumer::{AttachError, Identity, Layout, Location, Producers, RingFile, irregular};
+use perfring_consumer::{
+    AttachError, Identity, Layout, Location, Producers, RingFile, cpu_of_ring, irregular,
+};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -95,7 +97,8 @@ pub(crate) fn inspect(path: &Path, name: &OsStr) -> Result<(RingEntry, RingFile)
         other => other.to_string().into(),
     };
     let file = RingFile::inspect(path).map_err(not)?;
-    if in_set(name).is_some() && file.layout().producers != Producers::Cpu {
+    let is_cpus = in_set(name).is_some_and(|(_, ring)| cpu_of_ring(ring).is_some());
+    if is_cpus && file.layout().producers != Producers::Cpu {
         return Err("not a ring per CPU: name its directory to see its rings".into());
     }
     let entry = RingEntry {

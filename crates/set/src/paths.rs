@@ -1,6 +1,6 @@
 //! The paths at which a directory may have rings: its entries, and the rings of the sets of rings per CPU in it.
 
-use perfring_consumer::cpu_of_ring;
+use perfring_consumer::{cpu_of_ring, is_in_set};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -26,21 +26,24 @@ pub(crate) fn below(dir: &Path) -> Below {
         Err(error) => return unreadable(&error),
     };
     let mut rings = Vec::new();
-    let mut empty = true;
+    let (mut is_set, mut empty) = (false, true);
     for entry in entries.take(NAMES_MAX) {
         let name = match entry {
             Ok(entry) => entry.file_name(),
             Err(error) => return unreadable(&error),
         };
         empty &= is_hidden(&name);
-        if cpu_of_ring(&name).is_some() {
+        is_set |= cpu_of_ring(&name).is_some();
+        if is_in_set(&name) {
             rings.push(name);
         }
     }
-    match rings.is_empty() {
-        false => Below::Set(rings),
-        true if empty => Below::Empty,
-        true => Below::No("a directory without rings per CPU: name it to see its rings".to_owned()),
+    match is_set {
+        true => Below::Set(rings),
+        false if empty => Below::Empty,
+        false => {
+            Below::No("a directory without rings per CPU: name it to see its rings".to_owned())
+        }
     }
 }
 
@@ -68,7 +71,8 @@ pub(crate) fn in_set(name: &OsStr) -> Option<(&OsStr, &OsStr)> {
 }
 
 /// Returns the path of everything in a directory that may be a ring, sorted: its entries, except for names that begin with a
-/// dot. A directory in it that has rings per CPU counts as these rings: `requests/cpu3`. A directory without files is left
+/// dot. A directory in it that has rings per CPU counts as these rings, and those with priority beside them: `requests/cpu3`
+/// and `requests/priority`. A directory without files is left
 /// out. No other directory is searched.
 ///
 /// ```

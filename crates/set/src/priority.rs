@@ -11,22 +11,6 @@ const PRIORITY: &str = "priority";
 /// It is not that of `WARN`, 13: many programs warn so often that their warnings would drown the errors in turn.
 pub const PRIORITY_SEVERITY: u64 = 17;
 
-/// Returns whether a ring of this name has priority: `priority`, or a name that ends with `.priority`. A number from 2 to 9
-/// after that is of rings beside it ([`RingSet::producer`]).
-///
-/// ```
-/// use perfring_set::is_priority;
-/// assert!(["priority", "shop.priority", "shop.priority.2"].map(is_priority) == [true; 3]);
-/// assert!(["shop", "priority.shop", "shop-priority"].map(is_priority) == [false; 3]);
-/// ```
-#[must_use]
-pub fn is_priority(name: &str) -> bool {
-    let beside =
-        |(name, number): (_, &str)| matches!(number.as_bytes(), [b'2'..=b'9']).then_some(name);
-    let name = name.rsplit_once('.').and_then(beside).unwrap_or(name);
-    name.strip_suffix(PRIORITY).is_some_and(|before| before.is_empty() || before.ends_with('.'))
-}
-
 impl RingSet {
     /// Returns the name of the ring with priority beside the ring of this name: `NAME.priority`.
     #[must_use]

@@ -28,6 +28,8 @@ fn mixed(dir: &Path) -> UnixListener {
     }
     plain(&dir.join("a_cpu0"));
     plain(&dir.join("b/cpu7"));
+    plain(&dir.join("b/priority"));
+    plain(&dir.join("b/no_priority"));
     fs::create_dir(dir.join("b/cpu8")).unwrap();
     fs::create_dir(dir.join("empty")).unwrap();
     fs::create_dir(dir.join("foreign")).unwrap();
@@ -55,7 +57,7 @@ fn the_rings_of_sets_in_a_directory_are_listed_with_the_names_of_their_sets() {
     let _socket = mixed(dir.path());
     let (rings, others) = list(dir.path()).unwrap();
     let names: Vec<&str> = rings.iter().map(|(ring, _)| &*ring.name).collect();
-    assert_eq!(names, ["a/cpu0", "a_cpu0", "b/cpu0"]);
+    assert_eq!(names, ["a/cpu0", "a_cpu0", "b/cpu0", "b/priority"]);
     let others: Vec<_> = others.iter().map(|no| (&*no.name, &*no.why)).collect();
     assert_eq!(others.len(), REASONS.len(), "{others:?}");
     for ((name, why), (expected, part)) in others.iter().zip(REASONS) {
@@ -100,6 +102,10 @@ fn sets_that_come_change_their_names_and_go_are_followed() {
     reported(&[]);
     ring_of(&set, 0);
     reported(&["+set/cpu0"]);
+    plain(&set.join("priority"));
+    reported(&["+set/priority"]);
+    fs::remove_file(set.join("priority")).unwrap();
+    reported(&["-set/priority"]);
     ring_of(&set, 1);
     fs::write(set.join("notes"), "").unwrap();
     fs::write(set.join(".perfring-0.tmp"), "").unwrap();
@@ -142,7 +148,7 @@ fn prune_removes_dead_rings_of_sets_below_and_reports_them_by_their_names() {
         .filter(|verdict| matches!(verdict.fate, Fate::Removed { .. }))
         .map(|verdict| &*verdict.ring.name)
         .collect();
-    assert_eq!(removed, ["a/cpu0", "a_cpu0", "b/cpu0"]);
+    assert_eq!(removed, ["a/cpu0", "a_cpu0", "b/cpu0", "b/priority"]);
     for stays in ["foreign/ring", "foreign/deep/cpu0", "b/cpu7"] {
         assert!(fs::exists(dir.path().join(stays)).unwrap(), "{stays}");
     }

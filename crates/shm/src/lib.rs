@@ -52,7 +52,7 @@ pub use file::denied::irregular;
 pub use file::draft_name::{dead_drafts, remove_dead_drafts};
 pub use file::error::{AttachError, CreateError, Role};
 pub use file::file_system::FileSystem;
-pub use file::location::{Location, cpu_of_ring, cpu_ring};
+pub use file::location::{Location, cpu_of_ring, cpu_ring, is_in_set, is_priority};
 pub use file::open::{Identity, RingFile, Seat};
 pub use file::open_or_create::{OpenError, create_if_missing, open_or_create};
 pub use file::remove::{Idle, Removal, remove};

@@ -444,7 +444,8 @@ fn create_refuses_invalid_options() {
     run(&["create"], b"").refuses(2, "<RING>");
     run(&["create", ""], b"").refuses(2, "needs a name");
     run(&["create", "shm:a/b"], b"").refuses(2, "cannot name a segment");
-    run(&["create", place.path("no/such/dir").to_str().unwrap()], b"").refuses(1, "No such file");
+    run(&["create", place.path("no/such/dir").to_str().unwrap()], b"")
+        .refuses(1, "such: make it first");
     assert_eq!(run(&["create", ring, "--mode", "0640"], b"").code(), 0);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
     run(&["create", ring], b"").refuses(1, "exists already");

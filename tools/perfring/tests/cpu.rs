@@ -164,7 +164,7 @@ fn tail_shows_a_directory_s_rings_in_the_order_of_time() {
     let texts: Vec<_> = lines.iter().map(|line| line["text"].as_str().unwrap()).collect();
     assert_eq!(texts, ["one", "one", "two", "two", "three", "three"]);
     let rings: Vec<_> = lines.iter().map(|line| line["ring"].as_str().unwrap()).collect();
-    assert!(rings.iter().step_by(2).all(|ring| ring.starts_with("cpu")), "{rings:?}");
+    assert!(rings.iter().step_by(2).all(|ring| ring.starts_with("set/cpu")), "{rings:?}");
     assert_eq!([rings[1], rings[3], rings[5]], ["a", "b", "a"]);
 
     let text = tail(&["--first", "2"]).out();

@@ -6,10 +6,10 @@
 //! [`FileSystem::warning`](crate::FileSystem::warning).
 
 use crate::file::allocate::allocate;
-use crate::file::denied::{dir_of, missing_target};
+use crate::file::denied::missing_target;
 use crate::file::draft_name::{draft_name, hold, remove_dead_drafts};
 use crate::file::error::CreateError;
-use crate::file::location::Location;
+use crate::file::location::{Location, dir_of};
 use crate::file::segment;
 use crate::file::trust::Trust;
 use crate::sys::clock::{Clocks, MachineClock, boot_id, now_ns};

@@ -1,7 +1,7 @@
 //! Why the system does not open, make or remove a ring's file: what forbids it, by its path.
 
 use crate::file::error::{AttachError, CreateError};
-use crate::file::location::Location;
+use crate::file::location::{Location, dir_of};
 use nix::libc;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -10,11 +10,6 @@ use std::{fs, iter};
 
 /// Symbolic links that are followed to find what is wrong: as many as the system follows.
 const LINKS: usize = 40;
-
-/// Returns the directory that a path leads into.
-pub(crate) fn dir_of(path: &Path) -> &Path {
-    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
 
 /// Returns the error of an `open(2)` that failed like this, for reading or for `wanted`.
 pub(crate) fn opening(location: &Location, source: io::Error, wanted: &'static str) -> AttachError {

@@ -42,7 +42,8 @@ impl Location {
     }
 
     /// Returns the name of the ring with this layout, with `\u{fffd}` for what is not UTF-8: the name of its file. Of a ring
-    /// per CPU, the name of its directory comes first, as in `requests/cpu3`: the rings of all sets have the same names.
+    /// per CPU, or with priority beside these, the name of its directory comes first, as in `requests/cpu3`: the rings of all
+    /// sets have the same names.
     #[must_use]
     pub fn name(&self, layout: &Layout) -> String {
         let path = match self {
@@ -50,10 +51,12 @@ impl Location {
             Location::Segment(name) => return name.clone(),
         };
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        if layout.producers != Producers::Cpu && !(is_priority(&name) && has_rings_per_cpu(path)) {
+            return name.into_owned();
+        }
         // A relative path, such as cpu3, does not have the name of the directory.
         let dir = || std::path::absolute(path).ok()?.parent()?.canonicalize().ok();
         let set = match path.parent().and_then(Path::file_name) {
-            _ if layout.producers != Producers::Cpu => None,
             Some(set) => Some(set.to_owned()),
             None => dir().and_then(|dir| Some(dir.file_name()?.to_owned())),
         };
@@ -62,6 +65,41 @@ impl Location {
             None => name.into_owned(),
         }
     }
+}
+
+/// Returns whether a ring with priority is in the directory of a set.
+fn has_rings_per_cpu(path: &Path) -> bool {
+    let entries = std::fs::read_dir(dir_of(path)).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name()).any(|name| cpu_of_ring(&name).is_some())
+}
+
+/// Returns the directory that a path leads into.
+pub(crate) fn dir_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Returns whether a ring of this name has priority: `priority`, or a name that ends with `.priority`. A number from 2 to 9
+/// after that is of rings beside it. The name of a set may come first: `requests/priority`.
+///
+/// ```
+/// use perfring_shm::is_priority;
+/// assert!(["priority", "shop.priority", "shop.priority.2", "a/priority"].map(is_priority) == [true; 4]);
+/// assert!(["shop", "priority.shop", "shop-priority"].map(is_priority) == [false; 3]);
+/// ```
+#[must_use]
+pub fn is_priority(name: &str) -> bool {
+    let beside =
+        |(name, number): (_, &str)| matches!(number.as_bytes(), [b'2'..=b'9']).then_some(name);
+    let name = name.rsplit_once('.').and_then(beside).unwrap_or(name);
+    name.strip_suffix("priority")
+        .is_some_and(|before| before.is_empty() || before.ends_with(['.', '/']))
+}
+
+/// Returns whether a ring in the directory of a set of rings per CPU may have this name: the ring of a CPU, or a ring with
+/// priority beside these.
+#[must_use]
+pub fn is_in_set(name: &OsStr) -> bool {
+    cpu_of_ring(name).is_some() || is_priority(&name.to_string_lossy())
 }
 
 /// Returns the name of the ring of a CPU, in the directory of its set.
