@@ -189,3 +189,7 @@ impl Handle {
         done
     }
 }
+
+#[cfg(test)]
+#[path = "handle_tests.rs"]
+mod tests;

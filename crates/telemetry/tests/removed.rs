@@ -214,6 +214,23 @@ fn a_type_that_a_late_thread_declares_is_in_the_new_ring() {
 }
 
 #[test]
+fn the_resource_stays_in_the_new_ring_while_records_are_overwritten() {
+    let (_dir, path) = place();
+    let small = Options { size: 1 << 16, ..small(true) };
+    let sink = Sink::create(&path, &small, Resource::here()).unwrap();
+    say(&sink, "first").unwrap();
+    fs::remove_file(&path).unwrap();
+    sink.check().unwrap(); // by the producer of this thread: that of the resource has to follow
+    let mut bytes = 0;
+    while bytes < 4 * small.size {
+        say(&sink, "more").unwrap();
+        bytes += 64; // each takes more
+    }
+    let resources = rows(&path).iter().filter(|(class, _)| *class == Class::Resource).count();
+    assert!(resources > 0);
+}
+
+#[test]
 fn while_it_cannot_attach_a_sink_refuses_and_counts_and_says_why() {
     /// What is at the place of the ring.
     type Put = fn(&Path);

@@ -83,3 +83,40 @@ fn a_forked_child_makes_the_ring_that_was_removed_and_its_parent_follows() {
     assert_eq!(resources.first(), Some(&child));
     assert!(resources.contains(&parent), "{resources:?}");
 }
+
+#[test]
+fn a_check_in_a_forked_child_attaches_for_the_child_and_counts_nothing_of_its_parent() {
+    const TEST: &str = "removed::a_check_in_a_forked_child_attaches_for_the_child_and_counts_nothing_of_its_parent";
+    if std::env::var_os(CHILD).is_none() {
+        return run_alone(TEST, CHILD, "yes");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let layer = PerfringLayer::create(&path, &options()).unwrap();
+    let sink = layer.sink().clone();
+    let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
+    tracing::dispatcher::with_default(&dispatch, || {
+        say("parent");
+        // SAFETY: the child calls what any thread may call, and ends without returning.
+        match unsafe { fork() }.unwrap() {
+            ForkResult::Child => {
+                let said = std::panic::catch_unwind(|| {
+                    sink.check().unwrap();
+                    say("child");
+                });
+                let code = i32::from(said.is_err() || sink.dropped() != 0);
+                // SAFETY: ends the process; nothing of it is needed any more.
+                unsafe { nix::libc::_exit(code) }
+            }
+            ForkResult::Parent { child } => {
+                assert!(matches!(waitpid(child, None).unwrap(), WaitStatus::Exited(_, 0)));
+                let child = u64::try_from(child.as_raw()).unwrap();
+                let rows = all_rows(&path);
+                let logs = of(&rows, Class::Log);
+                assert_eq!((logs.len(), logs[1].u64("process.pid")), (2, child));
+                assert_eq!(of(&rows, Class::Resource)[1].u64("process.pid"), child);
+            }
+        }
+    });
+    assert_eq!(sink.dropped(), 0);
+}
