@@ -6,6 +6,7 @@ mod leftovers;
 mod machine;
 mod owners;
 mod read_locks;
+mod remove_ipc;
 mod report;
 mod ring;
 

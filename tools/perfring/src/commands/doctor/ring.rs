@@ -5,6 +5,7 @@ use super::files;
 use super::machine::about;
 use super::owners;
 use super::read_locks;
+use super::remove_ipc;
 use super::report::Report;
 use crate::args::show_size;
 use crate::failure::Failure;
@@ -105,6 +106,7 @@ fn file(report: &mut Report, location: &Location, layout: &Layout) -> Result<(),
     } else {
         report.ok("access", format!("{whose}: uid {me} may do everything"))?;
     }
+    remove_ipc::check(report, &path, owner)?;
     match files::locks_work(&path) {
         Ok(true) => report.ok("locks", "open-file-description locks work here"),
         Ok(false) => report.fail(
