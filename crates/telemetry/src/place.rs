@@ -8,6 +8,7 @@ use perfring_producer::{
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 use thiserror::Error;
 
 /// Why a sink cannot be opened, or cannot attach again.
@@ -39,6 +40,11 @@ impl From<OpenError> for SinkError {
     }
 }
 
+/// How often a thread of a forked child tries to take the lock, and its sleep between two tries: a tenth of a second in all.
+/// Another thread of the child has the lock, or a thread of the parent had it during the fork.
+const TRIES: u32 = 1000;
+const NAP: Duration = Duration::from_micros(100);
+
 /// A place that has, or had, the sink's ring.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -46,7 +52,7 @@ pub(crate) struct Place {
     /// Those that the first ring was made with.
     options: Options,
     declared: Mutex<Declared>,
-    /// The process that may wait for that lock: in a forked child it may be held for ever.
+    /// The process that may wait for that lock without a limit: in a forked child it may be held for ever.
     owner: u32,
     dropped: AtomicU64,
 }
@@ -159,15 +165,23 @@ impl Place {
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, Declared>, ReserveError> {
-        match self.declared.try_lock() {
-            Ok(declared) => Ok(declared),
-            // No change of the list panics half way.
-            Err(TryLockError::Poisoned(declared)) => Ok(declared.into_inner()),
-            Err(TryLockError::WouldBlock) if std::process::id() != self.owner => {
-                Err(ReserveError::Forked)
-            }
-            Err(TryLockError::WouldBlock) => {
-                Ok(self.declared.lock().unwrap_or_else(PoisonError::into_inner))
+        self.lock_within(TRIES)
+    }
+
+    fn lock_within(&self, mut tries: u32) -> Result<MutexGuard<'_, Declared>, ReserveError> {
+        loop {
+            match self.declared.try_lock() {
+                Ok(declared) => return Ok(declared),
+                // No change of the list panics half way.
+                Err(TryLockError::Poisoned(declared)) => return Ok(declared.into_inner()),
+                Err(TryLockError::WouldBlock) if std::process::id() == self.owner => {
+                    return Ok(self.declared.lock().unwrap_or_else(PoisonError::into_inner));
+                }
+                Err(TryLockError::WouldBlock) if tries == 0 => return Err(ReserveError::Forked),
+                Err(TryLockError::WouldBlock) => {
+                    tries -= 1;
+                    std::thread::sleep(NAP);
+                }
             }
         }
     }
@@ -179,4 +193,39 @@ fn register(producer: &SharedProducer, entries: &[Vec<u64>]) -> Result<(), SinkE
         producer.register_entry(&entry).map_err(SinkError::First)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use perfring_testkit::wait::{sleeps, until};
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_thread_of_a_forked_child_waits_for_another_one_and_not_for_one_of_the_parent() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { types_size: 1 << 16, ..Options::many() };
+        let first = SharedProducer::create(dir.path().join("ring"), &options).unwrap();
+        let mut place = Place::new(&first).unwrap();
+        place.owner = 0; // as seen by a child
+        let held = place.declared.lock().unwrap();
+        assert!(
+            matches!(place.lock_within(3), Err(ReserveError::Forked)),
+            "a thread of the parent has it"
+        );
+        std::thread::scope(|scope| {
+            let (say, said) = mpsc::channel();
+            let place = &place;
+            let thread = scope.spawn(move || {
+                let tid = std::fs::read_link("/proc/thread-self").unwrap();
+                say.send(tid.file_name().unwrap().to_str().unwrap().to_owned()).unwrap();
+                place.lock_within(u32::MAX).is_ok()
+            });
+            let tid = said.recv().unwrap();
+            until("the thread tries", || sleeps(&tid));
+            drop(held);
+            assert!(thread.join().unwrap());
+        });
+    }
 }
