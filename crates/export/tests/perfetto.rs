@@ -222,6 +222,32 @@ fn spans_logs_and_metrics_are_those_of_perfetto() {
     }
 }
 
+/// A histogram's count is shown as `took.count`, which may be the name of a gauge.
+#[test]
+fn series_of_one_shown_name_are_two() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, ring) = (dir.path().join("trace.pftrace"), dir.path().join("ring"));
+    let sink = Sink::create(&ring, &options(), Resource::default()).unwrap();
+    let state = Histogram::state("took", &[1.0], &[2, 1]);
+    sink.emit(&Histogram { count: Some(3), ..state }).unwrap();
+    sink.emit(&Gauge::new("took.count", 9u64)).unwrap();
+    sink.emit(&Gauge { unit: "s", ..Gauge::new("took.count", 10u64) }).unwrap();
+    sink.emit(&Gauge { attributes: &[("a", "1,b=2".into())], ..Gauge::new("n", 1u64) }).unwrap();
+    let two = &[("a", "1".into()), ("b", 2u64.into())];
+    sink.emit(&Gauge { attributes: two, ..Gauge::new("n", 2u64) }).unwrap();
+    let mut out = Perfetto::open("trace", &options_of(&path)).unwrap();
+    Followed::open(&ring, 1).read().export(&mut out);
+    close(out);
+    let Some(events) = read(&path) else { return };
+    let is = |event: &&Json| event["type"] == json!("counter");
+    let mut tracks: Vec<_> =
+        events.iter().filter(is).map(|event| event["track"].as_u64().unwrap()).collect();
+    assert_eq!(tracks.len(), 5);
+    tracks.sort_unstable();
+    tracks.dedup();
+    assert_eq!(tracks.len(), 5);
+}
+
 #[test]
 fn two_processes_of_one_pid_are_two_with_all_that_is_theirs() {
     let dir = tempfile::tempdir().unwrap();

@@ -262,17 +262,29 @@ fn samples_whose_name_is_taken_are_left_out_and_reported() {
     feed.sink.emit(&Sum::delta("n", 1u64)).unwrap();
     feed.sink.emit(&Gauge::new("n", 1u64)).unwrap(); // OpenMetrics has no two families n
     feed.sink.emit(&Gauge::new("mine", 1u64)).unwrap();
+    // Two instruments of one kind, which are one name for Prometheus.
+    feed.sink.emit(&Gauge::new("queue.length", 1u64)).unwrap();
+    feed.sink.emit(&Gauge::new("queue_length", 2u64)).unwrap();
+    feed.sink.emit(&Sum { unit: "By", ..Sum::delta("sent", 1u64) }).unwrap();
+    feed.sink.emit(&Sum::delta("sent_bytes", 2u64)).unwrap();
+    feed.sink.emit(&Gauge::new("queue.length", 3u64)).unwrap();
     feed.pump(&mut Numbers::default(), &mut prometheus);
     prometheus.own().gauge("mine", "", &[], 2.0); // the program's own figure is served
     for accept in ["", OPEN] {
         let page = scrape(prometheus.address(), accept);
         let left_out = "perfring_prometheus_left_out_samples_total";
-        assert_eq!(page.value(left_out, &[("reason", "other_kind")]), Some(3.0));
+        assert_eq!(page.value(left_out, &[("reason", "other_kind")]), Some(5.0));
+        let ring = &[("ring", "shop")];
+        assert_eq!(page.value("queue_length", ring), Some(3.0));
+        assert_eq!(page.value("sent_bytes_total", ring), Some(1.0));
         assert_eq!(page.value("h_count", &[("ring", "shop")]), Some(3.0));
         assert_eq!(page.value("mine", &[]), Some(2.0));
         assert_eq!(page.value("mine", &[("ring", "shop")]), None);
     }
-    assert_eq!(prometheus.figures().refused, 3);
+    let figures = prometheus.figures();
+    assert_eq!(figures.refused, 5);
+    let trouble = figures.trouble.unwrap();
+    assert!(trouble.contains("sent_bytes_total is left out: another instrument"), "{trouble}");
 }
 
 #[test]

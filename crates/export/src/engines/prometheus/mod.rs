@@ -10,7 +10,9 @@
 //!
 //! Attributes are labels, the scope is `otel_scope_name`, the ring's name is `ring`. Names are
 //! mangled, and units added, by OpenTelemetry's rules; an attribute whose name is taken gets the
-//! prefix `exported_`, and the values of two attributes with one label are joined by `;`.
+//! prefix `exported_`, and the values of two attributes with one label are joined by `;`. Of two
+//! instruments with one name, as `a.b` and `a_b`, the first is served, and the other is left out,
+//! counted and reported.
 //!
 //! Delivery is not promised: what is not scraped between two changes is not seen, and counters
 //! start at zero with this process.
@@ -229,9 +231,9 @@ impl Prometheus {
             }
             how => how,
         };
-        let help = what.description;
+        let (instrument, help) = ((what.name, what.unit), what.description);
         let reported = name.clone();
-        let sample = Sample { name, sort, help, labels, process, how, amount };
+        let sample = Sample { name, sort, instrument, help, labels, process, how, amount };
         state.series.add(sample, Instant::now()).map_err(|why| (why, reported))
     }
 
@@ -288,7 +290,9 @@ impl Prometheus {
                      attributes, or make `series` or `bytes` greater",
                     self.shared.lock().series.figures.series
                 ),
-                LeftOut::NameTaken => "an instrument of another kind has that name".into(),
+                LeftOut::NameTaken => "another instrument has that name here, of another kind, or \
+                    with a name or unit that Prometheus cannot tell from it: rename one of them"
+                    .into(),
                 LeftOut::OtherBounds => "its buckets have other bounds than before".into(),
             };
             let why = format!("a sample of {name} is left out: {why}");

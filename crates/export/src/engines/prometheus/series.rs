@@ -43,6 +43,8 @@ pub(super) struct Figures {
 #[derive(Debug)]
 struct Family {
     sort: Sort,
+    /// The name and the unit that it has in rings.
+    instrument: (String, String),
     help: String,
     series: BTreeMap<Labels, One>,
 }
@@ -150,6 +152,8 @@ impl Amount {
 pub(super) struct Sample<'a> {
     pub(super) name: String,
     pub(super) sort: Sort,
+    /// Its name and its unit.
+    pub(super) instrument: (&'a str, &'a str),
     pub(super) help: &'a str,
     pub(super) labels: Labels,
     pub(super) process: ProcessId,
@@ -173,7 +177,7 @@ impl Series {
     }
 
     fn try_add(&mut self, sample: Sample<'_>, now: Instant) -> Result<(), LeftOut> {
-        let Sample { name, sort, help, labels, process, how, amount } = sample;
+        let Sample { name, sort, instrument, help, labels, process, how, amount } = sample;
         let is_new = !self.families.get(&name).is_some_and(|it| it.series.contains_key(&labels));
         let size = size(&name, &labels, &amount);
         if is_new {
@@ -187,10 +191,12 @@ impl Series {
         }
         let family = self.families.entry(name).or_insert_with(|| Family {
             sort,
+            instrument: (instrument.0.to_owned(), instrument.1.to_owned()),
             help: help.chars().take(1024).collect(),
             series: BTreeMap::new(),
         });
-        if family.sort != sort {
+        let of = (family.instrument.0.as_str(), family.instrument.1.as_str());
+        if family.sort != sort || of != instrument {
             return Err(LeftOut::NameTaken);
         }
         let one = family.series.entry(labels).or_insert_with(|| One {

@@ -3,13 +3,25 @@
 use crate::model::mangle::{identifier, truncated};
 use perfring_types::read::{Type, TypeField, Value};
 use perfring_types::{Encoding, Kind};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 /// The offset of the first own field of a record in the raw data.
 const OWN: usize = 32;
 /// The limit of own fields of a record that are described, so that its text has room.
 const MOST_OWN: usize = 1024;
+/// The fields of all tracepoints.
+const OURS: [&str; 9] = [
+    "common_type",
+    "common_flags",
+    "common_preempt_count",
+    "common_pid",
+    "pos",
+    "ring",
+    "text",
+    "payload",
+    "payload_len",
+];
 /// The limit of tracepoints: their numbers have 16 bits.
 const MOST: usize = 60_000;
 
@@ -42,7 +54,8 @@ pub(super) struct Tracepoints {
     all: Vec<Tracepoint>,
     /// By system, name and fields, so that identical types are one.
     known: HashMap<(String, Vec<Integer>), u16>,
-    names: HashMap<String, u32>,
+    /// Full names that are taken.
+    names: HashSet<String>,
 }
 
 impl Tracepoints {
@@ -56,14 +69,14 @@ impl Tracepoints {
             return 1;
         }
         let (system, short) = name.rsplit_once('.').unwrap_or(("perfring", name));
-        let (system, mut short) = (identifier(system), identifier(short));
-        let count = self.names.entry(format!("{system}:{short}")).or_default();
-        *count += 1;
-        if *count > 1 {
-            let _ = write!(short, "_{count}");
+        let (system, name_here) = (identifier(system), identifier(short));
+        let mut short = name_here.clone();
+        let mut count = 1;
+        while !self.names.insert(format!("{system}:{short}")) {
+            count += 1;
+            short = format!("{name_here}_{count}");
         }
-        let mut taken: Vec<String> =
-            ["pos", "ring", "text", "payload", "payload_len"].map(str::to_owned).into();
+        let mut taken: Vec<String> = OURS.map(str::to_owned).into();
         let mut named = Vec::new();
         for field in &own {
             let mut name = identifier(&field.name);
@@ -201,4 +214,35 @@ fn integers(kind: &Type) -> Vec<Integer> {
         Some(Integer { name: field.name.to_string(), is_signed })
     };
     kind.fields.iter().filter_map(integer).take(MOST_OWN).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perfring_consumer::RecordType;
+    use perfring_types::Entries;
+    use perfring_types::read::TypeTable;
+
+    #[test]
+    fn tracepoints_and_their_fields_are_distinct() {
+        let mut all = Tracepoints::default();
+        // The second `a.b` would be called as the third type is.
+        for name in ["a.b", "a_b", "x.a-b", "x.a_b_2", "x.a+b", "x.a b"] {
+            all.of(name, None);
+        }
+        let names: Vec<String> = all.names().into_iter().map(|(_, name)| name).collect();
+        let expected = ["a:b", "perfring:a_b", "x:a_b", "x:a_b_2", "x:a_b_3", "x:a_b_4"];
+        assert_eq!(names, expected);
+
+        let fields = r#"[{"name":"pid","kind":"u32","offset":0},{"name":"common_pid","kind":"u32","offset":4}]"#;
+        let text = format!(r#"{{"name":"t","encoding":"pod","size":8,"fields":{fields}}}"#);
+        let id = RecordType::new(5000).unwrap();
+        let words = perfring_types::Entry { id, layout: 0, text: &text }.to_words();
+        let table = TypeTable::from_entries(Entries::new(&words));
+        let id = all.of("t", table.get(id));
+        let format = all.all[usize::from(id) - 1].format(1);
+        assert!(format.contains("unsigned long long pid;"), "{format}");
+        assert_eq!(format.matches(" common_pid;").count(), 1, "{format}");
+        assert!(format.contains("unsigned long long common_pid_;"), "{format}");
+    }
 }

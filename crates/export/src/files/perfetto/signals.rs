@@ -102,12 +102,16 @@ impl Perfetto {
         at: u64,
         process: u64,
     ) -> Result<bool, OutputError> {
-        let Some(Value::Str(name)) = value.get("name") else { return Ok(false) };
+        let Some(Value::Str(instrument)) = value.get("name") else { return Ok(false) };
         let unit = match value.get("unit") {
             Some(Value::Str(unit)) => unit.as_str(),
             _ => "",
         };
         let series = series(value);
+        let shown = match series.is_empty() {
+            true => String::new(),
+            false => format!("{{{}}}", series.join(",")),
+        };
         let is_delta = class == Class::Sum
             && matches!(value.get("aggregation_temporality"), Some(Value::U64(1)));
         let mut any = false;
@@ -126,8 +130,13 @@ impl Perfetto {
                 _ => continue,
             };
             any = true;
-            let name = format!("{name}{suffix}{series}");
-            let track = tracks::uuid(&[b"counter", &process.to_le_bytes(), name.as_bytes()]);
+            let name = format!("{instrument}{suffix}{shown}");
+            // Not by the name that is shown: other instruments may have the same.
+            let process_bytes = process.to_le_bytes();
+            let of = [instrument, field, class.name(), unit].map(str::as_bytes);
+            let parts = [&b"counter"[..], &process_bytes].into_iter().chain(of);
+            let parts: Vec<&[u8]> = parts.chain(series.iter().map(String::as_bytes)).collect();
+            let track = tracks::uuid(&parts);
             event.track_uuid = Some(track);
             self.describe(TrackDescriptor {
                 counter: Some(tracks::counter(unit, is_delta)),
@@ -140,13 +149,13 @@ impl Perfetto {
 }
 
 /// Returns what distinguishes a series from others of its instrument: its attributes, sorted.
-fn series(value: &Value) -> String {
+fn series(value: &Value) -> Vec<String> {
     // The fields of all classes of metrics.
     let reserved = names::reserved(Class::Histogram);
     let is_own = |name: &str| name != names::IS_MONOTONIC && !reserved.contains(&name);
-    let Value::Struct(fields) = value else { return String::new() };
+    let Value::Struct(fields) = value else { return Vec::new() };
     let own = fields.iter().filter(|(name, _)| is_own(name));
     let mut own: Vec<_> = own.map(|(name, value)| format!("{name}={value}")).collect();
     own.sort_unstable();
-    if own.is_empty() { String::new() } else { format!("{{{}}}", own.join(",")) }
+    own
 }
