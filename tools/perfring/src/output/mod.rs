@@ -30,7 +30,8 @@ pub(crate) enum Format {
     #[default]
     Text,
     /// One object per line: pos, type, len; type_name and fields for a known type, else text or
-    /// base64; time in a ring with timestamps; a loss is {"lost": {...}}
+    /// base64; time in a ring with timestamps; a loss is {"lost": {...}}. jq and JavaScript round
+    /// integers beyond 2^53: `export RING --to json --option integers=text` writes them as text
     Json,
     /// The exact payloads, one after another without separators: lines read by `publish` have no
     /// line ends here

@@ -40,6 +40,9 @@ pub(crate) struct Args {
     force: bool,
     /// A setting of the format, as in the sidecar's configuration: its name, and its value in JSON
     /// or as text. May be repeated
+    ///
+    /// Spark reads Parquet files with timestamps=us. jq and JavaScript round integers beyond 2^53,
+    /// except in JSON with integers=text.
     #[arg(long = "option", value_name = "NAME=VALUE", value_parser = formats::option)]
     options: Vec<(String, serde_json::Value)>,
     /// How long the output may go without progress while it waits for something
