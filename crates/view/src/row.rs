@@ -3,6 +3,7 @@
 use crate::accounts::{Fill, counts, is_fed};
 use crate::named::{self, is_read};
 use crate::owner;
+use crate::process::Processes;
 use perfring_consumer::{
     Count, Location, OwnerInfo, Policy, Producers, RingTotals, SeatState, Stat,
 };
@@ -89,10 +90,26 @@ pub struct Holder {
     pub name: String,
     /// Its number.
     pub pid: u32,
+    /// When it attached, ns since 1970: another process of that name may have the number, too.
+    pub attached_ns: u64,
     /// Whether it has the seat.
     pub alive: bool,
     /// How it is: alive, stopped, dumping core, detached or dead.
     pub how: &'static str,
+}
+
+impl Holder {
+    /// Returns the owner of a seat of the ring at this location.
+    pub(crate) fn of(
+        state: SeatState,
+        owner: &OwnerInfo,
+        at: &Location,
+        processes: &mut Processes,
+    ) -> Self {
+        let (pid, attached_ns, alive) = (owner.pid, owner.attached_ns, state == SeatState::Alive);
+        let how = processes.state(state, owner, at).word();
+        Holder { name: owner::name(owner), pid, attached_ns, alive, how }
+    }
 }
 
 /// A consumer of a ring, and how far it has come.

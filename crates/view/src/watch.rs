@@ -7,9 +7,7 @@ use crate::process::Processes;
 use crate::row::{
     Holder, Reader, Row, State, consumer_pos, lag, losses, producer, producers, state,
 };
-use perfring_consumer::{
-    AttachError, Count, Location, Observer, OwnerInfo, Policy, SeatState, Start, Stat,
-};
+use perfring_consumer::{AttachError, Count, Location, Observer, Policy, Start, Stat};
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -232,7 +230,7 @@ impl Watched {
             lost_rate: self.rates.lost,
             producer: producer(&stat),
             producers: (producers(&stat).into_iter())
-                .map(|(state, owner)| holder(state, owner, &at, processes))
+                .map(|(state, owner)| Holder::of(state, owner, &at, processes))
                 .collect(),
             readers: self.readers(&stat, &at, processes),
             stat: Some(stat),
@@ -249,7 +247,7 @@ impl Watched {
         {
             let pos = consumer_pos(stat, totals);
             readers.push(Reader {
-                holder: holder(only.state, &only.owner, at, processes),
+                holder: Holder::of(only.state, &only.owner, at, processes),
                 unread: Count {
                     records: lag(stat).unwrap_or(0),
                     bytes: totals.head.saturating_sub(pos),
@@ -262,7 +260,7 @@ impl Watched {
         }
         for named in &stat.consumers {
             readers.push(Reader {
-                holder: holder(named.state, &named.owner, at, processes),
+                holder: Holder::of(named.state, &named.owner, at, processes),
                 unread: named.unread,
                 pos: named.totals.pos,
                 missed: named.totals.lapped.records,
@@ -272,11 +270,6 @@ impl Watched {
         }
         readers
     }
-}
-
-fn holder(state: SeatState, owner: &OwnerInfo, at: &Location, processes: &mut Processes) -> Holder {
-    let how = processes.state(state, owner, at).word();
-    Holder { name: owner::name(owner), pid: owner.pid, alive: state == SeatState::Alive, how }
 }
 
 #[cfg(test)]

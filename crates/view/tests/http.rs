@@ -1,7 +1,7 @@
 //! The page's server, asked over plain HTTP.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue has failed")]
 
-use perfring_producer::{Options as RingOptions, Policy, Producer};
+use perfring_producer::{Options as RingOptions, Policy, Producer, SharedProducer};
 use perfring_testkit::wait::WATCHDOG;
 use perfring_view::serve::{Options, Server};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -198,6 +198,22 @@ fn a_filter_narrows_the_records_and_its_error_is_where_it_is() {
     let (head, whole) = ask(&server, "GET", &format!("api/record?ring=0&seq={seq}"));
     assert!(head.contains("application/json") && whole.contains("[\"nth\",\"9\"]"), "{whole}");
     assert!(whole.contains("7b226e7468223a39"), "{whole}");
+}
+
+/// As two containers have that run one program: one pid, and one name.
+#[test]
+fn two_producers_of_one_pid_and_name_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let first = SharedProducer::create(&path, &RingOptions::default()).unwrap();
+    let second = SharedProducer::attach(&path).unwrap();
+    let server = server(dir.path());
+    let mut events = Events::open(&server);
+    events.until(|data| data.contains("ring"));
+    drop(first);
+    events.until(|data| data.contains("\"what\":\"detached\""));
+    drop(second);
+    events.until(|data| data.contains("\"what\":\"detached\""));
 }
 
 #[test]

@@ -26,6 +26,7 @@ mod shared;
 mod shown;
 mod taps;
 mod timeline;
+mod who;
 
 use crate::watch::Watch;
 use accept::accept;

@@ -1,6 +1,7 @@
 //! What the page shows of all rings: their rows, what they did in the last minutes, and what happened to them.
 
 use super::clock::Clock;
+use super::who::Who;
 use crate::row::{Holder, Reader, Row, losses};
 use perfring_consumer::{Policy, Producers, Saved};
 use serde::Serialize;
@@ -49,7 +50,7 @@ struct Shown {
     timed: bool,
     lost: HashMap<&'static str, u64>,
     /// How its producers and consumers were.
-    how: HashMap<(bool, u32, String), &'static str>,
+    how: HashMap<Who, &'static str>,
     past: VecDeque<Point>,
 }
 
@@ -284,7 +285,7 @@ impl Model {
         let producers = row.producers.iter().map(|holder| (true, holder));
         let readers = row.readers.iter().map(|reader| (false, &reader.holder));
         let how = producers.chain(readers);
-        let how = how.map(|(writes, of)| ((writes, of.pid, of.name.clone()), of.how)).collect();
+        let how = how.map(|(writes, of)| (Who::of(writes, of), of.how)).collect();
         let text = json(&RowJson::of(row, now, clock));
         let name = row.name.clone();
         let known = self.rows.remove(&row.id);
@@ -311,7 +312,7 @@ impl Model {
         id: u32,
         t: i64,
         lost: &HashMap<&'static str, u64>,
-        how: &HashMap<(bool, u32, String), &'static str>,
+        how: &HashMap<Who, &'static str>,
     ) {
         for (cause, now) in lost {
             let then = before.lost.get(cause).copied().unwrap_or(0);
@@ -330,23 +331,20 @@ impl Model {
             if then == Some(*now) || (then.is_none() && *now != "alive") {
                 continue;
             }
-            let (writes, pid, name) = who;
-            let role = if *writes { "producer" } else { "consumer" };
             let what = match (*now, then) {
                 ("alive", Some("stopped")) => "continued",
                 ("alive", _) => "attached",
                 (now, _) => now,
             };
-            let who = format!("{role} {name}, pid {pid}");
+            let who = who.to_string();
             self.mark(&Mark { what, who: Some(&who), ..Mark::of(t, id, &before.name) });
         }
         // A shared ring has forgotten those that have detached.
         let forgotten =
             before.how.iter().filter(|(who, was)| **was != "dead" && !how.contains_key(who));
         let forgotten: Vec<_> = forgotten.filter(|(_, was)| **was != "detached").collect();
-        for ((writes, pid, name), _) in forgotten {
-            let role = if *writes { "producer" } else { "consumer" };
-            let who = format!("{role} {name}, pid {pid}");
+        for (who, _) in forgotten {
+            let who = who.to_string();
             self.mark(&Mark { what: "detached", who: Some(&who), ..Mark::of(t, id, &before.name) });
         }
     }
