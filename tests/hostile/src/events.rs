@@ -4,7 +4,7 @@ use crate::file::GOLDEN;
 use crate::types::write_tagged;
 use perfring_abi::{HeaderPage, Layout};
 use perfring_consumer::{Anchor, Cause, OwnerInfo, Policy, Record, RecordType};
-use perfring_export::{Event, Loss, LossCause, Origin, Rec, What};
+use perfring_export::{Birth, Event, Loss, LossCause, Origin, Rec, What};
 use perfring_telemetry::{Gauge, Histogram, Log, Signal, SpanEnd, SpanStart, Sum};
 use perfring_testkit::choices::{Choices, Input};
 use perfring_types::read::{Type, TypeTable};
@@ -211,6 +211,10 @@ fn origin(input: &mut Input<'_>, id: u32) -> Origin {
             name: format!("p{id}"),
             ..OwnerInfo::default()
         },
+        boot: [shape >> 6; 16],
+        birth: (shape & 4 != 0)
+            .then(|| Birth { namespace: input.u8().into(), started_ns: input.u8().into() }),
+        per_cpu: shape & 16 != 0,
         types,
         anchors: (0..shape >> 5 & 3).map(|_| anchor(input)).collect(),
     }

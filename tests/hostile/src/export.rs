@@ -1,6 +1,7 @@
 //! Outputs that write files: JSON, recordings, Perfetto, CTF, `perf.data`, Parquet.
 
 use crate::events::Script;
+use perfring_export::json::Integers;
 use perfring_export::recording::{Options, Reader, Recording};
 use perfring_export::{
     Ctf, CtfOptions, Event, Output, OutputError, Parquet, ParquetOptions, PerfData,
@@ -18,7 +19,9 @@ pub(crate) fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let which = input.u8();
     let script = Script::of(&mut input);
-    script.each(as_json);
+    script.each(|event| {
+        [Integers::Number, Integers::Text].into_iter().for_each(|how| as_json(event, how))
+    });
     // Files take time: only some of them at a time.
     let outputs: [Open; 5] = [perfetto, ctf, perf_data, parquet, recording];
     for (at, open) in outputs.into_iter().enumerate() {
@@ -29,9 +32,9 @@ pub(crate) fn run(data: &[u8]) {
 }
 
 /// Checks that a line is one object, for any payload and name.
-fn as_json(event: &Event<'_>) {
+fn as_json(event: &Event<'_>, integers: Integers) {
     let mut line = Vec::new();
-    let said = json::encode(event, &mut line);
+    let said = json::encode(event, integers, &mut line);
     assert_eq!(said, matches!(event.what, What::Record(_) | What::Lost(_)));
     if said {
         assert!(!line.contains(&b'\n') && line.starts_with(b"{") && line.ends_with(b"}"));
