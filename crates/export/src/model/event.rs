@@ -1,7 +1,10 @@
 //! The events that outputs receive.
 
 use super::rule_name::RuleName;
-use perfring_consumer::{Anchors, Cause, Lost, OwnerInfo, Policy, RecordType, Saved, Writer};
+use perfring_consumer::{
+    Anchors, Cause, Layout, Location, Lost, Observer, OwnerInfo, Policy, Producers, RecordType,
+    Saved, Writer,
+};
 use perfring_context::Birth;
 use perfring_types::read::{BadPayload, Type, TypeTable, Value};
 use std::cell::OnceCell;
@@ -43,6 +46,42 @@ pub struct Origin {
 }
 
 impl Origin {
+    /// Creates the shapes of a ring of this layout, of which nothing is known yet.
+    #[must_use]
+    pub fn of(
+        id: u32,
+        location: &Location,
+        layout: &Layout,
+        epoch: u64,
+        producer: OwnerInfo,
+    ) -> Self {
+        Origin {
+            id,
+            name: location.name(layout),
+            location: location.to_string(),
+            uuid: layout.uuid,
+            epoch,
+            policy: Some(layout.policy),
+            timed: layout.time,
+            per_cpu: layout.producers == Producers::Cpu,
+            data_size: layout.data_size,
+            producer,
+            boot: layout.boot_id,
+            ..Origin::default()
+        }
+    }
+
+    /// Sets the birth of the producer, if that is alive and can be seen; else removes it.
+    pub fn find_birth(&mut self, ring: &Observer) {
+        self.birth = None;
+        if self.producer.epoch > 0
+            && ring.has_producer().unwrap_or(true)
+            && let Ok(file) = std::fs::metadata(ring.location().path())
+        {
+            self.birth = Birth::of_who_maps(self.producer.pid, &file);
+        }
+    }
+
     /// Returns the uuid in its usual text form.
     #[must_use]
     pub fn uuid_text(&self) -> String {

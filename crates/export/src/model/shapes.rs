@@ -5,7 +5,6 @@ use perfring_consumer::{
     AttachError, Layout, Location, Observer, OwnerInfo, Producers, ReadError, Record, RecordType,
     RingTotals, Saved, Snapshot, Start, Types,
 };
-use perfring_context::Birth;
 use perfring_types::Entries;
 use std::collections::HashMap;
 
@@ -78,44 +77,6 @@ pub struct Shapes {
     anchored: u64,
     /// Whether the table had more then than was taken.
     grows: bool,
-}
-
-impl Origin {
-    /// Creates the shapes of a ring of this layout, of which nothing is known yet.
-    #[must_use]
-    pub fn of(
-        id: u32,
-        location: &Location,
-        layout: &Layout,
-        epoch: u64,
-        producer: OwnerInfo,
-    ) -> Self {
-        Origin {
-            id,
-            name: location.name(layout),
-            location: location.to_string(),
-            uuid: layout.uuid,
-            epoch,
-            policy: Some(layout.policy),
-            timed: layout.time,
-            per_cpu: layout.producers == Producers::Cpu,
-            data_size: layout.data_size,
-            producer,
-            boot: layout.boot_id,
-            ..Origin::default()
-        }
-    }
-
-    /// Sets the birth of the producer, if that is alive and can be seen; else removes it.
-    pub fn find_birth(&mut self, ring: &Observer) {
-        self.birth = None;
-        if self.producer.epoch > 0
-            && ring.has_producer().unwrap_or(true)
-            && let Ok(file) = std::fs::metadata(ring.location().path())
-        {
-            self.birth = Birth::of_who_maps(self.producer.pid, &file);
-        }
-    }
 }
 
 impl Shapes {
@@ -331,6 +292,7 @@ impl Shapes {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
     use super::*;
+    use perfring_context::Birth;
     use perfring_producer::{Options, Producer};
     use perfring_types::{Encoding, Entry, Schema};
     use std::fs::File;
