@@ -119,7 +119,7 @@ impl RingSet {
     fn _list(&self, py: Python<'_>) -> PyResult<(Vec<Row>, Others)> {
         let (rings, others) =
             py.detach(|| list(self.set.dir())).map_err(|error| refused(py, &error))?;
-        let row = |(ring, _): (perfring_set::RingEntry, _)| {
+        let row = |ring: perfring_set::RingEntry| {
             let Layout { uuid, policy, producers, data_size, time, .. } = ring.layout;
             let shared = producers == Producers::Many;
             (ring.name, ring.path, kind::uuid(&uuid), policy.name(), shared, data_size, time)

@@ -338,7 +338,7 @@ impl Recording {
                 return Ok(false);
             }
         }
-        let sentence = format!("cannot write: {}", WriteError(&error));
+        let sentence = format!("cannot write: {}", WriteError(error));
         let closed_pipe = error.kind() == io::ErrorKind::BrokenPipe;
         self.state = State::Failed(sentence.clone());
         self.figures.trouble = Some(sentence.clone());
