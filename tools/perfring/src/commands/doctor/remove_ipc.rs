@@ -60,8 +60,7 @@ fn setting(root: &Path) -> Option<(bool, PathBuf)> {
         }
     }
     let files = main.into_iter().chain(more.into_values());
-    let found = files.filter_map(|file| Some((of_file(&fs::read_to_string(&file).ok()?)?, file)));
-    found.last()
+    files.rev().find_map(|file| Some((of_file(&fs::read_to_string(&file).ok()?)?, file)))
 }
 
 /// Returns the last setting in the text of a file. systemd ignores a value that is none of its words.
