@@ -70,7 +70,7 @@ impl View {
 /// The directory's rings, listed independently. Of several names for one ring only one counts.
 fn directory(dir: &Path) -> BTreeMap<String, Identity> {
     let rings = list(dir).map_or_else(|_| Vec::new(), |(rings, _)| rings);
-    rings.into_iter().map(|(ring, _)| (ring.name, ring.identity)).collect()
+    rings.into_iter().map(|ring| (ring.name, ring.identity)).collect()
 }
 
 pub(crate) fn words(changes: &[Change]) -> Vec<String> {

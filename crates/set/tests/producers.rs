@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 
 fn names(dir: &std::path::Path) -> Vec<String> {
-    list(dir).unwrap().0.into_iter().map(|(ring, _)| ring.name).collect()
+    list(dir).unwrap().0.into_iter().map(|ring| ring.name).collect()
 }
 
 #[test]

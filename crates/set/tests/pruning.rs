@@ -162,8 +162,8 @@ fn set_times(path: &Path, hours: u64) {
         .unwrap()
         .0
         .iter()
-        .find(|(ring, _)| ring.path == path)
-        .map(|(ring, _)| &ring.layout)
+        .find(|ring| ring.path == path)
+        .map(|ring| &ring.layout)
         .unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let then = (now - Duration::from_secs(3600 * hours)).as_nanos() as u64;
@@ -271,7 +271,7 @@ fn attaching_meanwhile_keeps_the_ring_or_is_refused() {
 
 fn drain_all(dir: &Path) -> u64 {
     let (rings, _) = list(dir).unwrap();
-    rings.into_iter().map(|(ring, _)| drain(&ring.path)).sum()
+    rings.into_iter().map(|ring| drain(&ring.path)).sum()
 }
 
 /// Producers that come and go, on their own and by SIGKILL, under one name; processes that
@@ -291,7 +291,7 @@ fn producers_that_come_back_while_others_prune_lose_nothing() {
         while let Some(change) = follower.next() {
             rings += u64::from(matches!(change, Change::Appeared(_) | Change::Replaced { .. }));
         }
-        for (ring, _) in list(fixture.set.dir()).unwrap().0 {
+        for ring in list(fixture.set.dir()).unwrap().0 {
             match Consumer::attach(&ring.path) {
                 Ok(mut consumer) => {
                     while let Some(item) = consumer.read().unwrap() {

@@ -56,7 +56,7 @@ fn the_rings_of_sets_in_a_directory_are_listed_with_the_names_of_their_sets() {
     let dir = tempfile::tempdir().unwrap();
     let _socket = mixed(dir.path());
     let (rings, others) = list(dir.path()).unwrap();
-    let names: Vec<&str> = rings.iter().map(|(ring, _)| &*ring.name).collect();
+    let names: Vec<&str> = rings.iter().map(|ring| &*ring.name).collect();
     assert_eq!(names, ["a/cpu0", "a_cpu0", "b/cpu0", "b/priority"]);
     let others: Vec<_> = others.iter().map(|no| (&*no.name, &*no.why)).collect();
     assert_eq!(others.len(), REASONS.len(), "{others:?}");
@@ -66,7 +66,7 @@ fn the_rings_of_sets_in_a_directory_are_listed_with_the_names_of_their_sets() {
     }
     // Named as such, the rings of a set have the same names.
     let (rings, _) = list(dir.path().join("a")).unwrap();
-    assert_eq!(rings[0].0.name, "a/cpu0");
+    assert_eq!(rings[0].name, "a/cpu0");
     // What follows the directory has the same rings and reasons.
     let mut follower = Follower::new(dir.path()).unwrap();
     let mut changes = words(&View::default().drain(&mut follower));

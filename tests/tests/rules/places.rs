@@ -53,6 +53,34 @@ fn libraries_print_nothing() {
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }
 
+/// Std's own writers fail where the descriptor has `O_NONBLOCK`.
+#[test]
+fn standard_streams_have_one_writer() {
+    let (mut asked, mut found) = (0, Vec::new());
+    for (path, source) in SOURCES.shipped(&["crates/", "tools/perfring/src/"]) {
+        for (at, stream) in ["io::stdout()", "io::stderr()", "println!", "eprintln!", "print!"]
+            .iter()
+            .flat_map(|stream| source.code.match_indices(stream))
+        {
+            let (before, after) = (&source.code[..at], &source.code[at + stream.len()..]);
+            let asks = after.starts_with(".is_terminal()") || before.ends_with("terminal_size_of(");
+            if asks || path == "crates/export/src/delivery/stream.rs" {
+                asked += 1;
+                continue;
+            }
+            if stream.ends_with('!') && before.ends_with(|before: char| before.is_alphanumeric()) {
+                continue; // the end of another name
+            }
+            found.push(format!(
+                "{path}:{}: write with perfring_export::Stream, which waits",
+                source.line(at)
+            ));
+        }
+    }
+    assert!(asked > 4, "not all files were found: {asked}");
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+}
+
 #[test]
 fn an_error_is_in_lower_case_and_has_no_full_stop() {
     let (mut errors, mut found) = (0, Vec::new());
