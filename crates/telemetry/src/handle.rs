@@ -106,7 +106,9 @@ impl Handle {
     #[cold]
     fn refused(&self, error: ReserveError) -> ReserveError {
         match error {
-            ReserveError::Corrupt { .. } => self.look().err().unwrap_or(error),
+            ReserveError::Corrupt { .. } | ReserveError::Truncated | ReserveError::NoSpace => {
+                self.look().err().unwrap_or(error)
+            }
             error => error,
         }
     }
