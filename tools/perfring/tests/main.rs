@@ -23,6 +23,7 @@ mod operations;
 mod options;
 mod service;
 mod sets;
+mod sets_below;
 mod shared;
 mod sick_outputs;
 mod sidecar;
