@@ -4,7 +4,7 @@ use crate::dir_watch::{DirNews, DirWatch};
 use crate::entry::{self, NoRing, Not, RingEntry, Why};
 use crate::paths::{Below, NAMES_MAX, below, in_set, is_hidden};
 use perfring_consumer::ClockError;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -78,9 +78,9 @@ enum Known {
 /// Follows a directory of rings: reports the rings in it, and from then on those that come and go.
 ///
 /// It opens the directory's regular files for reading, and those of the sets of rings per CPU in it (see
-/// [`paths`](crate::paths())): no symbolic links, no other subdirectories, no names that begin with a dot. It maps no ring and writes to none. A file is a ring if its header says so. Rings are
-/// renamed into place when they are complete, so a half-made one is never seen. A second link to a ring is
-/// refused, so that its records are not read twice.
+/// [`paths`](crate::paths())): no symbolic links, no other subdirectories, no names that begin with a dot. It maps no ring
+/// and writes to none. A file is a ring if its header says so. Rings are renamed into place when they are complete, so a
+/// half-made one is never seen. A second link to a ring is refused, so that its records are not read twice.
 ///
 /// The directory need not exist yet, and may be removed and created again. The follower uses inotify. Where
 /// that is unavailable or overflows, and every 10 s in any case, it reads the directory again.
@@ -200,7 +200,7 @@ impl Follower {
                 names.push(name);
             }
         }
-        let there: std::collections::HashSet<&OsString> = names.iter().collect();
+        let there: HashSet<&OsString> = names.iter().collect();
         // The rings of a set are checked with its directory.
         let missing = |name: &&OsString| {
             !there.contains(name)
@@ -309,15 +309,13 @@ impl Follower {
         if rings.is_none() {
             self.watch.unwatch_set(name);
         }
-        let rings = rings.unwrap_or_default();
         let path = |ring: &OsString| Path::new(name).join(ring).into_os_string();
-        let had = path(&OsString::new());
-        let all = self.known.range(had.clone()..).map(|(known, _)| known);
-        let all = all.take_while(|known| in_set(known).is_some_and(|(set, _)| set == name));
-        let gone: Vec<OsString> =
-            all.filter(|known| !rings.iter().any(|ring| path(ring) == **known)).cloned().collect();
+        let has: HashSet<OsString> = rings.unwrap_or_default().iter().map(path).collect();
+        let had = self.known.range(path(&OsString::new())..).map(|(known, _)| known);
+        let had = had.take_while(|known| in_set(known).is_some_and(|(set, _)| set == name));
+        let gone: Vec<OsString> = had.filter(|known| !has.contains(*known)).cloned().collect();
         self.pending.extend(gone);
-        self.pending.extend(rings.iter().map(path));
+        self.pending.extend(has);
     }
 
     /// Returns the name that this ring is known by, if that is another.
