@@ -1,6 +1,7 @@
 import errno
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -107,6 +108,26 @@ sys.exit("it was let in")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     shutil.rmtree(place)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_is_in_the_way_is_named_by_the_natural_error(ring: str, tmp_path: Path) -> None:
+    link, file, socket_path = tmp_path / "link", tmp_path / "file", tmp_path / "socket"
+    link.symlink_to(ring)
+    file.write_text("no directory")
+    with pytest.raises(FileNotFoundError, match=f"is a symbolic link to {ring}, which does not"):
+        perfring.Observer(link)
+    with pytest.raises(FileExistsError, match=f"is a symbolic link to {ring}, which does not"):
+        perfring.Producer.create(link)
+    with pytest.raises(FileNotFoundError, match="no/where: make it first"):
+        perfring.Producer.create(tmp_path / "no" / "where" / "ring")
+    with pytest.raises(IsADirectoryError, match="name a ring in it"):
+        perfring.Observer(tmp_path)
+    with pytest.raises(NotADirectoryError, match="file is not a directory"):
+        perfring.Observer(file / "ring")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(socket_path))
+        with pytest.raises(OSError, match="it is a socket"):
+            perfring.Observer(socket_path)
 
 
 def test_records_that_no_ring_of_this_size_holds(ring: str) -> None:
