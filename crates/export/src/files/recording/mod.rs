@@ -20,6 +20,7 @@
 //! #     uuid: snapshot.layout().uuid, epoch: 1, policy: Some(snapshot.layout().policy),
 //! #     timed: false, data_size: snapshot.layout().data_size, producer: Default::default(),
 //! #     types: Default::default(), anchors: *snapshot.anchors(),
+//! #     ..Default::default()
 //! # };
 //! let options = Options { path: path.clone(), ..Options::default() };
 //! let mut recording = Recording::open("recording", &options)?;

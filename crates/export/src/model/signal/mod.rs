@@ -21,6 +21,7 @@
 //! #     timed: true, data_size: 65536, producer: Default::default(),
 //! #     types: TypeTable::from_entries(snapshot.types().entries()),
 //! #     anchors: snapshot.anchors().clone(),
+//! #     ..Origin::default()
 //! # };
 //! # let mut seen = Vec::new();
 //! # for item in &snapshot {
