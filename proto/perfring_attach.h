@@ -10,7 +10,7 @@
  * sentence for each, and `why` of the handle says more. A handle belongs to one thread at a time.
  *
  * Readers know rings of both policies, exclusive, shared and per CPU, with and without timestamps; producers
- * know exclusive rings without timestamps. A ring with any other feature is refused. A file that is truncated
+ * know exclusive rings, with and without timestamps. A ring with any other feature is refused. A file that is truncated
  * while it is mapped kills the process with SIGBUS, as any mapping does; so does a full disk under a ring on btrfs
  * and others that copy on write. ABI.md lists file systems.
  *
@@ -20,9 +20,8 @@
 #define PERFRING_ATTACH_H
 
 #include "perfring_check.h"
+#include "perfring_space.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -58,6 +57,10 @@
 #define PERFRING_FENCE_ACQUIRE() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 #define PERFRING_FENCE_RELEASE() __atomic_thread_fence(__ATOMIC_RELEASE)
 #define PERFRING_FENCE_FULL() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+
+/* Of functions on a fast path: inlined, whatever the compiler's limit; and kept out of it. */
+#define PERFRING_ALWAYS __attribute__((always_inline))
+#define PERFRING_APART __attribute__((noinline, unused))
 
 struct perfring_count {
 	uint64_t records;
@@ -247,7 +250,7 @@ static inline int perfring_open_checked(struct perfring *ring, const char *path,
 }
 
 /* Maps the header, the data and the data once more, so that a record that wraps is in one piece, and the
- * slots. An observer copies: it maps the data once, and the ring's page size need not be
+ * slots, once all pages of the file are there. An observer copies: it maps the data once, and the ring's page size need not be
  * the host's. */
 static inline int perfring_map(struct perfring *ring, int role)
 {
@@ -257,7 +260,16 @@ static inline int perfring_map(struct perfring *ring, int role)
 	int prot = PROT_READ | (role == PERFRING_PRODUCER ? PROT_WRITE : 0), copy;
 	uint8_t *base;
 	void *got;
+	int lacks = role == PERFRING_OBSERVER ? 0 : perfring_fill_holes(ring->fd, ring->shape.file_size);
 
+	if (lacks == ENOSPC || lacks == EDQUOT) {
+		snprintf(ring->why, sizeof(ring->why), "the ring lacks pages, as a sparse copy does, and its file system has no room for them: free some (for /dev/shm in a container: raise its size), and attach again");
+		return PERFRING_E_NO_SPACE;
+	}
+	if (lacks) {
+		errno = lacks;
+		return perfring_io(ring, "allocating the pages that it lacks");
+	}
 	if (role != PERFRING_OBSERVER && page % host) {
 		snprintf(ring->why, sizeof(ring->why), "the ring's pages of %llu bytes are smaller than this machine's, of %llu: copy its records with an observer",
 			 (unsigned long long)page, (unsigned long long)host);

@@ -37,6 +37,11 @@
 #define PERFRING_E_TABLE_BUSY -23
 #define PERFRING_E_READ_LOCKED -24
 #define PERFRING_E_REPLACED -25
+#define PERFRING_E_CLOCK -26
+#define PERFRING_E_EXISTS -27
+#define PERFRING_E_OPTIONS -28
+#define PERFRING_E_NO_SPACE -29
+#define PERFRING_E_FILE_SIZE -30
 
 /* Features that this code reads. Not PERFRING_FEATURES_REQUIRED_KNOWN: this code refuses a feature that is
  * new in the layout until it implements it. */
@@ -54,7 +59,7 @@ static inline const char *perfring_error(int code)
 	case PERFRING_E_DAMAGED: return "the ring's header is damaged: make the ring anew";
 	case PERFRING_E_TRUNCATED: return "the ring file is truncated: copy it again";
 	case PERFRING_E_PAGE_SIZE: return "the ring's pages are smaller than this machine's: copy its records with an observer";
-	case PERFRING_E_KIND: return "this code publishes only into rings with one producer and without timestamps";
+	case PERFRING_E_KIND: return "this code publishes only into rings with one producer";
 	case PERFRING_E_BUSY: return "another process owns the seat: wait until it detaches";
 	case PERFRING_E_REMOVED: return "the ring was removed while this process attached: create it again";
 	case PERFRING_E_CORRUPT: return "the ring holds what no producer writes: read what is left with perfring dump";
@@ -70,6 +75,11 @@ static inline const char *perfring_error(int code)
 	case PERFRING_E_TAKEN: return "the record type is taken in this ring by another type: give one of them another id, or raise its version";
 	case PERFRING_E_READ_LOCKED: return "the ring has a read lock on it, which keeps everybody from attaching: `perfring doctor` names the process that has it; end that, and let only who must read the ring";
 	case PERFRING_E_REPLACED: return "another producer has attached to this ring beside this one, which stops: the file is opened through two paths, of an overlay, or on a file system whose locks do not reach the other; `perfring doctor` says";
+	case PERFRING_E_CLOCK: return "the ring has timestamps, and this process cannot take them: see the sentence that comes with this";
+	case PERFRING_E_EXISTS: return "the ring exists already: remove it first, or attach to it";
+	case PERFRING_E_OPTIONS: return "a ring cannot have these options: see the sentence that comes with this";
+	case PERFRING_E_NO_SPACE: return "the file system has no room for the ring: free some (for /dev/shm in a container: raise its size)";
+	case PERFRING_E_FILE_SIZE: return "the ring is larger than a file can be here: raise that limit (`ulimit -f`), or make a smaller ring";
 	case PERFRING_E_TABLE_BUSY: return "another process holds the type table's lock and does not go on: try again";
 	}
 	return "unknown error";

@@ -16,13 +16,15 @@
  *     }
  *     perfring_producer_detach(&producer);
  *
- * A refused record is counted, and reported in the stream before the next one that fits. Another program
- * creates the ring: `perfring create RING`, or one in Rust or Python. Rings of both policies are accepted.
- * Shared rings, and rings with timestamps, are refused with PERFRING_E_KIND.
+ * A refused record is counted, and reported in the stream before the next one that fits. perfring_create.h
+ * creates rings, and `perfring create RING` does. Rings of both policies are accepted, with and without
+ * timestamps: a record of a ring with timestamps gets the time of its reservation. Shared rings, and rings per
+ * CPU, are refused with PERFRING_E_KIND.
  */
 #ifndef PERFRING_PRODUCER_H
 #define PERFRING_PRODUCER_H
 
+#include "perfring_time.h"
 #include "perfring_totals.h"
 
 /* Whether a publish wakes a sleeping consumer. */
@@ -30,24 +32,39 @@
 #define PERFRING_WAKE_NO 1    /* not even then: a later publish will */
 #define PERFRING_WAKE_FORCE 2 /* if it sleeps */
 
+/* What a producer has reserved. */
+#define PERFRING_OPEN_NOTHING 0
+#define PERFRING_OPEN_PLAIN 1
+#define PERFRING_OPEN_TIMED 2 /* it begins with a timestamp */
+
 struct perfring_producer {
 	struct perfring ring;
 	uint64_t pos;	/* what data_head holds */
 	uint64_t tail;	/* drop: data_tail when last loaded; overwrite: what it holds */
 	uint64_t limit; /* a reservation that ends here or before needs no other check */
 	uint64_t max_len;
+	uint64_t plain_end; /* a payload of this length or longer is too long, or gets a timestamp */
 	uint64_t totals_pos;		/* `pos` of the totals in the file */
 	struct perfring_count overwritten;
 	uint64_t totals[PERFRING_PRODUCER_TOTALS_WORDS]; /* all of them, true at `pos` */
 	struct perfring_seq_latch_writer totals_writer;
 	struct perfring_seq_latch_writer mark_writer;
 	uint64_t open_pos; /* the open reservation */
-	uint64_t open_len;
+	uint64_t open_len; /* with its timestamp */
 	uint32_t open_type;
-	int is_open;
+	int open_kind; /* PERFRING_OPEN_* */
 	int wake; /* PERFRING_WAKE_*, of every publish */
 	uint64_t refused_at; /* 1 more than what was written at the last refusal; 0: there was none */
+	struct perfring_clock clock; /* of a ring with time */
 };
+
+/* Bytes of the ring that a payload takes. */
+static inline uint64_t perfring_taken(const struct perfring_producer *producer, uint64_t len)
+{
+	if (producer->ring.timed)
+		len = len > UINT64_MAX - PERFRING_TIMESTAMP_LEN ? UINT64_MAX : len + PERFRING_TIMESTAMP_LEN;
+	return len > UINT64_MAX - 15 ? UINT64_MAX & ~UINT64_C(7) : PERFRING_RECORD_SIZE(len);
+}
 
 /* Whether another producer has attached since this one: the totals in the page, which each writes when it
  * attaches, are later than this one's. The lock does not keep apart who opened an overlay and its upper directory. */
@@ -238,7 +255,7 @@ static inline int perfring_refuse(struct perfring_producer *producer, int why, u
 	if (perfring_is_replaced(producer))
 		return perfring_replaced(producer);
 	producer->totals[at]++;
-	producer->totals[at + 1] += len > UINT64_MAX - 15 ? UINT64_MAX & ~UINT64_C(7) : PERFRING_RECORD_SIZE(len);
+	producer->totals[at + 1] += perfring_taken(producer, len);
 	producer->limit = 0;
 	perfring_publish_head(producer, producer->pos, PERFRING_WAKE_FORCE);
 	perfring_write_totals(producer);
@@ -251,23 +268,14 @@ static inline int perfring_refuse(struct perfring_producer *producer, int why, u
 	return why;
 }
 
-/* Reserves like perfring_reserve, and does not count a refusal. */
-static inline int perfring_try_reserve(struct perfring_producer *producer, uint32_t type, uint64_t len,
-				       void **payload)
+/* Places a record whose body has `len` bytes. */
+static inline PERFRING_ALWAYS int perfring_place(struct perfring_producer *producer, uint32_t type, uint64_t len,
+						 int kind, void **body)
 {
 	struct perfring *ring = &producer->ring;
-	uint64_t size, start = producer->pos;
+	uint64_t size = PERFRING_RECORD_SIZE(len), start = producer->pos;
 	int error;
 
-	if (perfring_is_forked(ring))
-		return PERFRING_E_FORKED;
-	if (producer->is_open)
-		return PERFRING_E_MISUSE;
-	if (!perfring_type_is_free(type))
-		return PERFRING_E_TYPE;
-	if (len > producer->max_len)
-		return PERFRING_E_TOO_LARGE;
-	size = PERFRING_RECORD_SIZE(len);
 	if (start + size > producer->limit) {
 		error = perfring_make_room(producer, size, &start);
 		if (error)
@@ -280,9 +288,51 @@ static inline int perfring_try_reserve(struct perfring_producer *producer, uint3
 	producer->open_pos = start;
 	producer->open_len = len;
 	producer->open_type = type;
-	producer->is_open = 1;
-	*payload = perfring_word(ring, start) + 1; /* in one piece: the data is mapped twice in a row */
+	producer->open_kind = kind;
+	*body = perfring_word(ring, start) + 1; /* in one piece: the data is mapped twice in a row */
 	return PERFRING_OK;
+}
+
+/* Places a record that is too long, or gets a timestamp: apart, so that others pay nothing for it. */
+static PERFRING_APART int perfring_place_timed(struct perfring_producer *producer, uint32_t type, uint64_t len,
+					       void **payload)
+{
+	struct perfring_clock *clock = &producer->clock;
+	uint64_t now, *time;
+	void *body;
+	int error;
+
+	if (len > producer->max_len)
+		return PERFRING_E_TOO_LARGE;
+	now = perfring_clock_now(clock);
+	if (now >= clock->keep_at && !perfring_is_replaced(producer))
+		perfring_keep_time(producer->ring.header, clock, producer->pos);
+	error = perfring_place(producer, type, len + PERFRING_TIMESTAMP_LEN, PERFRING_OPEN_TIMED, &body);
+	if (error)
+		return error;
+	if (now > clock->newest)
+		clock->newest = now;
+	/* After the next totals, a successor does not read this record for it. Relaxed: G publishes it. */
+	PERFRING_STORE(&producer->ring.header->newest_timestamp, clock->newest);
+	time = (uint64_t *)body;
+	PERFRING_STORE(time, clock->newest); /* relaxed: A publishes it */
+	*payload = time + 1;
+	return PERFRING_OK;
+}
+
+/* Reserves like perfring_reserve, and does not count a refusal. */
+static inline int perfring_try_reserve(struct perfring_producer *producer, uint32_t type, uint64_t len,
+				       void **payload)
+{
+	if (perfring_is_forked(&producer->ring))
+		return PERFRING_E_FORKED;
+	if (producer->open_kind != PERFRING_OPEN_NOTHING)
+		return PERFRING_E_MISUSE;
+	if (!perfring_type_is_free(type))
+		return PERFRING_E_TYPE;
+	if (len >= producer->plain_end) /* one test for both */
+		return perfring_place_timed(producer, type, len, payload);
+	return perfring_place(producer, type, len, PERFRING_OPEN_PLAIN, payload);
 }
 
 /* Reserves space for one record, in the ring, to be committed or discarded before the next. Counts a
@@ -297,15 +347,11 @@ static inline int perfring_reserve(struct perfring_producer *producer, uint32_t 
 	return error;
 }
 
-/* Publishes the open reservation, with `len` bytes if that is less than was reserved. */
-static inline int perfring_commit(struct perfring_producer *producer, uint64_t len)
+/* Publishes the open reservation, of whose body `len` bytes are kept. */
+static inline PERFRING_ALWAYS int perfring_end(struct perfring_producer *producer, uint64_t len)
 {
 	uint64_t size, word, kept;
 
-	if (perfring_is_forked(&producer->ring))
-		return PERFRING_E_FORKED;
-	if (!producer->is_open)
-		return PERFRING_E_MISUSE;
 	if (len > producer->open_len)
 		len = producer->open_len;
 	size = PERFRING_RECORD_SIZE(len);
@@ -320,11 +366,29 @@ static inline int perfring_commit(struct perfring_producer *producer, uint64_t l
 			memcpy(last, &kept, sizeof(kept));
 		}
 	}
-	producer->is_open = 0;
+	producer->open_kind = PERFRING_OPEN_NOTHING;
 	producer->totals[PERFRING_PRODUCER_TOTALS_WRITTEN_RECORDS]++;
 	producer->totals[PERFRING_PRODUCER_TOTALS_WRITTEN_BYTES] += size;
 	perfring_publish_head(producer, producer->open_pos + size, producer->wake);
 	return PERFRING_OK;
+}
+
+/* The same for what is no plain reservation: apart, so that others pay nothing for it. */
+static PERFRING_APART int perfring_end_timed(struct perfring_producer *producer, uint64_t len)
+{
+	if (producer->open_kind == PERFRING_OPEN_NOTHING)
+		return PERFRING_E_MISUSE;
+	return perfring_end(producer, len < producer->open_len ? len + PERFRING_TIMESTAMP_LEN : len);
+}
+
+/* Publishes the open reservation, with `len` bytes if that is less than was reserved. */
+static inline int perfring_commit(struct perfring_producer *producer, uint64_t len)
+{
+	if (perfring_is_forked(&producer->ring))
+		return PERFRING_E_FORKED;
+	if (producer->open_kind != PERFRING_OPEN_PLAIN)
+		return perfring_end_timed(producer, len);
+	return perfring_end(producer, len);
 }
 
 /* Discards the open reservation, which leaves a hole that readers skip. */
@@ -334,9 +398,9 @@ static inline int perfring_discard(struct perfring_producer *producer)
 
 	if (perfring_is_forked(&producer->ring))
 		return PERFRING_E_FORKED;
-	if (!producer->is_open)
+	if (producer->open_kind == PERFRING_OPEN_NOTHING)
 		return PERFRING_E_MISUSE;
-	producer->is_open = 0;
+	producer->open_kind = PERFRING_OPEN_NOTHING;
 	PERFRING_STORE(perfring_word(&producer->ring, producer->open_pos),
 		       perfring_header_word(PERFRING_TYPE_NOP, 0, size));
 	producer->totals[PERFRING_PRODUCER_TOTALS_DISCARDED_RECORDS]++;
@@ -364,7 +428,7 @@ static inline int perfring_publish(struct perfring_producer *producer, uint32_t 
 static inline int perfring_wait_for_space(struct perfring_producer *producer, uint64_t len, int ms)
 {
 	struct perfring_header *header = producer->ring.header;
-	uint64_t size = PERFRING_RECORD_SIZE(len), need = size + perfring_marker_bytes(producer, size) + 8;
+	uint64_t size = perfring_taken(producer, len), need = size + perfring_marker_bytes(producer, size) + 8;
 	uint64_t target = producer->pos + need, low;
 	int64_t end = perfring_now() + (int64_t)ms * 1000000, left;
 	uint32_t seq;
@@ -404,9 +468,9 @@ static inline void perfring_producer_detach(struct perfring_producer *producer)
 
 	if (!perfring_is_forked(&producer->ring) && !perfring_is_replaced(producer)) {
 		/* The markers before it are kept. */
-		if (producer->is_open)
+		if (producer->open_kind != PERFRING_OPEN_NOTHING)
 			perfring_publish_head(producer, producer->open_pos, PERFRING_WAKE_AUTO);
-		producer->is_open = 0;
+		producer->open_kind = PERFRING_OPEN_NOTHING;
 		if (perfring_unreported(producer) && perfring_make_room(producer, 0, &start) == 0)
 			perfring_publish_head(producer, start, PERFRING_WAKE_AUTO);
 		perfring_write_totals(producer);
@@ -435,12 +499,32 @@ static inline int perfring_take_over_tail(struct perfring_producer *producer)
 	return PERFRING_OK;
 }
 
+/* The greatest timestamp before the head: the noted one, or that of a record since the totals. The records
+ * have been counted, so they are whole. */
+static inline uint64_t perfring_newest_timestamp(const struct perfring *ring, uint64_t pos, uint64_t head)
+{
+	uint64_t newest = PERFRING_LOAD(&ring->header->newest_timestamp), time;
+	struct perfring_record word;
+
+	for (; pos != head; pos += word.size) {
+		word = perfring_header_at(ring, pos);
+		if (!perfring_is_record(word, head - pos))
+			break;
+		time = perfring_is_data(word) && word.size > PERFRING_HEADER_LEN
+			       ? PERFRING_LOAD(perfring_word(ring, pos + PERFRING_HEADER_LEN)) : 0;
+		newest = time > newest ? time : newest;
+	}
+	return newest;
+}
+
 /* Attaches as the one producer: to a new ring, or where the last producer ended, killed or not. */
 static inline int perfring_producer_attach(struct perfring_producer *producer, const char *path,
 					   const char *name)
 {
 	struct perfring *ring = &producer->ring;
 	const uint64_t *seq_latch;
+	const char *unclear;
+	uint64_t from;
 	int error, kept;
 
 	memset(producer, 0, sizeof(*producer));
@@ -450,8 +534,8 @@ static inline int perfring_producer_attach(struct perfring_producer *producer, c
 		snprintf(ring->why, sizeof(ring->why), "the ring is made for the producers of one CPU at a time: attach to it as such");
 		error = PERFRING_E_KIND;
 	}
-	if (!error && (ring->timed || ring->shape.producers != PERFRING_PRODUCERS_ONE)) {
-		snprintf(ring->why, sizeof(ring->why), "the ring is shared, or has timestamps: this code publishes only into rings with one producer and without timestamps");
+	if (!error && ring->shape.producers != PERFRING_PRODUCERS_ONE) {
+		snprintf(ring->why, sizeof(ring->why), "the ring is made for many producers at a time: this code publishes only into rings with one producer");
 		error = PERFRING_E_KIND;
 	}
 	if (!error)
@@ -464,6 +548,12 @@ static inline int perfring_producer_attach(struct perfring_producer *producer, c
 		error = perfring_lock_seat(ring, path, ring->shape.control_offset);
 	if (error)
 		goto failed;
+	unclear = ring->timed ? perfring_find_clock(&producer->clock) : NULL;
+	if (unclear) {
+		snprintf(ring->why, sizeof(ring->why), "the ring has timestamps, and this process cannot take them: %s", unclear);
+		error = PERFRING_E_CLOCK;
+		goto failed;
+	}
 	producer->pos = PERFRING_LOAD_ACQUIRE(&ring->header->data_head);  /* B, pairs with A of the last one */
 	producer->tail = PERFRING_LOAD_ACQUIRE(&ring->header->data_tail); /* D, pairs with C */
 	if (!perfring_is_sane(ring, producer->pos, producer->tail)) {
@@ -472,6 +562,7 @@ static inline int perfring_producer_attach(struct perfring_producer *producer, c
 	}
 	seq_latch = &ring->header->producer_totals.copies[0][0];
 	kept = perfring_producer_totals(ring, producer->totals);
+	from = producer->totals[PERFRING_PRODUCER_TOTALS_POS];
 	if (kept < 0 || !perfring_advance_totals(ring, producer->totals, producer->pos)) {
 		error = perfring_corrupt(ring, producer->pos);
 		goto failed;
@@ -482,10 +573,17 @@ static inline int perfring_producer_attach(struct perfring_producer *producer, c
 		goto failed;
 	perfring_seq_latch_after(&producer->totals_writer, seq_latch, PERFRING_PRODUCER_TOTALS_WORDS, kept);
 	producer->max_len = ring->data_size - 8 < PERFRING_SIZE_MAX ? ring->data_size - 8 : PERFRING_SIZE_MAX;
-	producer->max_len -= PERFRING_HEADER_LEN;
+	producer->max_len -= PERFRING_HEADER_LEN + (ring->timed ? PERFRING_TIMESTAMP_LEN : 0);
+	producer->plain_end = ring->timed ? 0 : producer->max_len + 1;
+	if (ring->timed) {
+		producer->clock.newest = perfring_newest_timestamp(ring, from, producer->pos);
+		PERFRING_STORE(&ring->header->newest_timestamp, producer->clock.newest); /* relaxed: G publishes it */
+	}
 	perfring_register_fences(ring);
 	/* The records from the old totals to the head may be overwritten from now on. */
 	perfring_write_totals(producer);
+	if (ring->timed)
+		perfring_begin_time(ring->header, &producer->clock, producer->pos);
 	perfring_write_owner_info(&ring->slots[0].holder, name);
 	/* A sleeper whose flag a dead producer took is awake again. */
 	perfring_wake(&ring->header->wait_seq);

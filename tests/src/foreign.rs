@@ -9,11 +9,15 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
-/// How `c_peer.c` is built.
+/// How a C program is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Build {
     /// C11, optimised, every warning an error.
     C11,
+    /// C11, not optimised.
+    C11O0,
+    /// C11, optimised the most: the compiler warns of more.
+    C11O3,
     /// The same source as C++17.
     Cxx17,
     /// C11, with the address and undefined-behaviour sanitizers.
@@ -41,6 +45,8 @@ pub fn c_program(build: Build, source: &str, dir: &Path) -> Option<PathBuf> {
     let to = dir.join(format!("{name}_{build:?}"));
     let (compiler, flags): (_, &[&str]) = match build {
         Build::C11 => ("cc", &["-std=c11", "-O2"]),
+        Build::C11O0 => ("cc", &["-std=c11", "-O0"]),
+        Build::C11O3 => ("cc", &["-std=c11", "-O3"]),
         Build::Cxx17 => ("g++", &["-std=c++17", "-O2", "-x", "c++"]),
         Build::Sanitized => (
             "cc",
@@ -59,6 +65,12 @@ pub fn c_program(build: Build, source: &str, dir: &Path) -> Option<PathBuf> {
         .expect("a compiler that says its version");
     assert!(status.success(), "{build:?} of {name} does not compile");
     Some(to)
+}
+
+impl Build {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Build::C11, Build::C11O0, Build::C11O3, Build::Cxx17, Build::Sanitized];
 }
 
 /// A running `c_peer`, driven line by line.

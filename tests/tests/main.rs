@@ -9,6 +9,7 @@
 mod abi_agrees;
 mod at_full_speed;
 mod beside_da0ee0c;
+mod c_creates;
 mod c_headers;
 mod c_hostile;
 mod c_removed;
