@@ -14,6 +14,7 @@
  *     if (error && error != PERFRING_E_EXISTS)     // a ring that exists is attached to as it is
  *             die(why);
  *
+ * In a directory in which any user may make files, such as /dev/shm, a ring that exists may be another user's.
  * The file is, byte for byte, the one that the same options make in Rust. No process sees half a ring, and a
  * failure leaves no file behind. The space is allocated: a full disk is an error here and not a SIGBUS later,
  * except on file systems that copy on write. Shared rings, rings per CPU, AUX areas and named consumers are not made:

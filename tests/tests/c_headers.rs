@@ -19,6 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod losses;
+mod timed;
 
 /// Builds the program as C11.
 fn peer(dir: &Path) -> PathBuf {
@@ -129,16 +130,21 @@ fn what_c_publishes_a_rust_consumer_reads_and_all_is_accounted_for() {
     const COUNT: u64 = 200_000;
     let dir = ring_dir();
     let exe = peer(dir.path());
-    for (mode, report) in
-        [("write", Report::InStream), ("offer", Report::InStream), ("offer", Report::CountersOnly)]
-    {
-        let ring = dir.path().join(format!("{mode}-{report:?}"));
-        let options = Options { report, ..options(Policy::Drop) };
+    for (mode, report, time) in [
+        ("write", Report::InStream, false),
+        ("offer", Report::InStream, false),
+        ("offer", Report::CountersOnly, false),
+        ("write", Report::InStream, true),
+        ("offer", Report::InStream, true),
+        ("offer", Report::CountersOnly, true),
+    ] {
+        let ring = dir.path().join(format!("{mode}-{report:?}-{time}"));
+        let options = Options { report, time, ..options(Policy::Drop) };
         perfring_producer::create(&ring, &options).unwrap();
         let mut consumer = Consumer::attach(&ring).unwrap();
         let mut c = Peer::start(&exe, &[mode, &COUNT.to_string()], &ring);
         assert_eq!(c.line(), "ready");
-        let (mut read, mut lost, mut last) = (0, 0, None);
+        let (mut read, mut lost, mut last, mut newest) = (0, 0, None, None);
         // The last record of `offer` is one more, which waits.
         let end = COUNT - u64::from(mode == "write");
         loop {
@@ -146,6 +152,8 @@ fn what_c_publishes_a_rust_consumer_reads_and_all_is_accounted_for() {
                 Some(Item::Record(record)) => {
                     let number = number_of(record.bytes);
                     assert!(last < Some(number), "{number} after {last:?}");
+                    assert!(record.time.is_some() == time && record.time >= newest);
+                    newest = record.time;
                     // A marker comes before the record, or its losses were told at an earlier end of the stream.
                     let missing = number - read;
                     assert!(report == Report::CountersOnly || missing <= lost, "{missing} {lost}");
@@ -182,17 +190,21 @@ fn what_c_overwrites_a_rust_observer_follows() {
     const COUNT: u64 = 500_000;
     let dir = ring_dir();
     let exe = peer(dir.path());
-    for evict in [Evict::Exact, Evict::Half] {
-        let ring = dir.path().join(format!("{evict:?}"));
-        let options = Options { evict, ..options(Policy::Overwrite) };
+    for (evict, time) in
+        [(Evict::Exact, false), (Evict::Half, false), (Evict::Exact, true), (Evict::Half, true)]
+    {
+        let ring = dir.path().join(format!("{evict:?}-{time}"));
+        let options = Options { evict, time, ..options(Policy::Overwrite) };
         perfring_producer::create(&ring, &options).unwrap();
         let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
         let mut c = Peer::start(&exe, &["write", &COUNT.to_string()], &ring);
         assert_eq!(c.line(), "ready");
-        let (mut next, mut read, mut lapped) = (0, 0, 0);
+        let (mut next, mut read, mut lapped, mut newest) = (0, 0, 0, None);
         while next < COUNT {
             match observer.read().unwrap() {
                 Some(Item::Record(record)) => {
+                    assert!(record.time.is_some() == time && record.time >= newest);
+                    newest = record.time;
                     assert_eq!(number_of(record.bytes), next);
                     (next, read) = (next + 1, read + 1);
                 }
@@ -373,7 +385,8 @@ fn c_and_rust_do_the_same_in_the_same_case() {
         let mut rng = Rng::new(seed * 7919);
         let policy = if seed % 2 == 0 { Policy::Drop } else { Policy::Overwrite };
         let report = if seed % 5 == 0 { Report::CountersOnly } else { Report::InStream };
-        let options = Options { size: 4096, policy, report, ..Options::default() };
+        let time = seed % 3 == 0;
+        let options = Options { size: 4096, policy, report, time, ..Options::default() };
         let [ours, theirs] = ["rust", "c"].map(|who| dir.path().join(format!("{who}-{seed}")));
         perfring_producer::create(&theirs, &options).unwrap();
         let mut producer = Some(Producer::create(&ours, &options).unwrap());
@@ -454,6 +467,17 @@ fn c_and_rust_do_the_same_in_the_same_case() {
 }
 
 /// C publishes in rings with one producer alone, and says of any other what it is.
+#[test]
+fn a_c_producer_refuses_a_shared_ring_and_its_readers_do_not() {
+    let dir = ring_dir();
+    let exe = peer(dir.path());
+    let ring = dir.path().join("many");
+    perfring_producer::create(&ring, &Options { time: true, ..Options::many() }).unwrap();
+    let said = refused(&exe, &["write", "1"], &ring);
+    assert!(said.contains("is made for many producers at a time: this code publishes"), "{said}");
+    assert_eq!(lines(&exe, &["unread"], &ring), Vec::<String>::new());
+}
+
 #[test]
 fn a_c_producer_refuses_a_ring_per_cpu_in_rusts_words() {
     let dir = ring_dir();

@@ -374,14 +374,16 @@ fn a_death_at_any_instruction_costs_no_committed_payload_of_an_aux_area() {
     play(env!("CARGO_BIN_EXE_actor"), &large_scenes(), STEPS_ALL);
 }
 
-/// A producer and a consumer by the C headers, which know no batches or time.
+/// A producer and a consumer by the C headers, which know no batches.
 #[test]
 fn a_death_at_any_instruction_of_a_c_program_costs_no_committed_record() {
     let dir = ring_dir();
     let exe = c_peer(Build::C11, dir.path()).expect("a C compiler: install gcc");
     let mut scenes = drop_scenes();
     scenes.extend(overwrite_scenes());
-    scenes.retain(|scene| scene.scenario != "batch" && !scene.options.time);
+    scenes.retain(|scene| scene.scenario != "batch");
+    let timed = scenes.iter().filter(|scene| scene.options.time).count();
+    assert_eq!(timed, 3, "with and without timestamps");
     play(exe.to_str().unwrap(), &scenes, STEPS_ALL_C);
 }
 

@@ -4,11 +4,11 @@ use crate::command::{Done, Place, check, json_lines, perfring, publish, run};
 use nix::unistd::Uid;
 use perfring_abi::FIELDS;
 use perfring_consumer::Consumer;
-use perfring_producer::Producer;
+use perfring_producer::{Options, Producer};
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
@@ -48,6 +48,62 @@ fn a_healthy_ring_needs_no_attention() {
         assert!(text.starts_with("this machine\n  ok    version      perfring "), "{text}");
         assert!(text.contains(&format!("\n{ring}\n  ok    layout       version 1")), "{text}");
         fs::remove_file(&ring).unwrap();
+    }
+}
+
+/// Builds an example in C.
+fn c_example(name: &str, place: &Place) -> PathBuf {
+    let proto = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../proto"));
+    let exe = place.path(name);
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-I"]).arg(proto);
+    cc.arg(proto.join("examples").join(format!("{name}.c"))).arg("-o").arg(&exe);
+    assert!(cc.status().expect("a C compiler: install gcc").success());
+    exe
+}
+
+#[test]
+fn a_ring_of_a_c_program_needs_no_attention() {
+    let place = Place::new();
+    let exe = c_example("flight_recorder", &place);
+    let ring = place.path("ring").to_str().unwrap().to_owned();
+    assert!(Command::new(&exe).args([&ring, "3"]).status().unwrap().success());
+    let done = doctor(&ring);
+    assert_eq!((done.code(), done.err().as_str()), (0, ""), "{}", done.out());
+    for (name, says) in [
+        ("layout", "version 1, overwrite, 64 KiB, one producer at a time"),
+        ("access", "mode 0600"),
+        ("boot", "since this machine started"),
+        ("totals", "written 3 = overwritten 0 + present 3"),
+        ("producer", "detached"),
+        ("losses", "no record was refused"),
+        ("drafts", "no unfinished rings in"),
+    ] {
+        let (level, said) = check(&done, &ring, name);
+        assert!(level == "ok" && said.contains(says), "{name}: {level} {said}");
+    }
+}
+
+#[test]
+fn the_rings_of_a_c_program_and_of_rust_are_merged_by_time() {
+    const ROUNDS: usize = 20;
+    let place = Place::new();
+    let exe = c_example("flight_recorder", &place);
+    let dir = place.path("rings");
+    fs::create_dir(&dir).unwrap();
+    let timed = Options { time: true, ..Options::default() };
+    let mut producer = Producer::create(dir.join("rust"), &timed).unwrap();
+    for _ in 0..ROUNDS {
+        assert!(Command::new(&exe).arg(dir.join("c")).arg("1").status().unwrap().success());
+        producer.publish(b"answer").unwrap();
+    }
+    let done = run(&["dump", "--json", dir.to_str().unwrap()], b"");
+    assert_eq!(done.code(), 0, "{}", done.err());
+    let rows = json_lines(&done.out());
+    assert_eq!(rows.len(), 2 * ROUNDS);
+    for (nth, row) in rows.iter().enumerate() {
+        assert_eq!(row["text"], ["event 1", "answer"][nth % 2], "{nth}: {row}");
+        assert!(row["time"].is_string(), "{row}");
     }
 }
 
