@@ -485,7 +485,6 @@ fn an_entry_that_survives() {
             let producer = CpuProducer::attach(path.parent().unwrap()).unwrap();
             cut();
             let _ = producer.publish(b"x");
-            assert_eq!(producer.cut_off(), Some(ReadError::Truncated));
         }
         "a producer that trusts all" | "a consumer that trusts all" => {
             // SAFETY: this process only asks what a truncation does.

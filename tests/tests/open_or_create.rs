@@ -179,7 +179,7 @@ fn what_is_no_ring_stays_as_it_is() {
     let link = dir.path().join("link");
     std::os::unix::fs::symlink("nowhere", &link).unwrap();
     let error = Producer::open_or_create(&link, &Options::default()).unwrap_err();
-    assert!(matches!(error, OpenError::Create(CreateError::Exists { .. })), "{error}");
+    assert!(matches!(error, OpenError::Create(CreateError::Link { .. })), "{error}");
     let size =
         Producer::open_or_create(dir.path().join("x"), &Options { size: 5, ..Options::default() });
     assert!(matches!(size, Err(OpenError::Create(CreateError::Size { size: 5, .. }))));
