@@ -14,6 +14,7 @@
  * limit=BYTES     RLIMIT_FSIZE
  * umask=BITS      the umask
  * die=N           it is killed before its system call number N, from 1
+ * stop=N          it is stopped there
  */
 #include <dirent.h>
 #include <errno.h>
@@ -38,14 +39,16 @@
 
 /* What the words say. */
 static struct {
-	long tmpfile, link, rename, random, allocate, interrupt, die, calls;
-} sys = { 1, 1, 1, 1, 0, 0, 0, 0 };
+	long tmpfile, link, rename, random, allocate, interrupt, die, stop, calls;
+} sys = { 1, 1, 1, 1, 0, 0, 0, 0, 0 };
 
 /* Before each system call that changes anything. */
 static void step(void)
 {
 	if (++sys.calls == sys.die)
 		raise(SIGKILL);
+	if (sys.calls == sys.stop)
+		raise(SIGSTOP);
 }
 
 static int step_open(const char *path, int flags, ...)
@@ -209,6 +212,8 @@ int main(int argc, char **argv)
 			sys.interrupt = value;
 		else if (!strcmp(word, "die"))
 			sys.die = value;
+		else if (!strcmp(word, "stop"))
+			sys.stop = value;
 		else if (!strcmp(word, "umask"))
 			umask((mode_t)value);
 		else if (!strcmp(word, "limit")) {

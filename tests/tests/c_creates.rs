@@ -1,5 +1,8 @@
 //! C programs create rings: the file that Rust makes, or Rust's sentence for what is wrong, and nothing left behind.
 
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
 use perfring_consumer::{AttachError, Consumer, Observer, Start, Stat};
 use perfring_producer::{CreateError, Evict, Options, Policy, Producer, Report, create};
 use perfring_shm::dead_drafts;
@@ -245,6 +248,66 @@ fn a_c_program_killed_while_it_makes_a_ring_leaves_none_or_a_whole_one() {
         println!("{how}: {deaths} deaths, {whole} whole rings, {drafts} drafts left");
         assert!(deaths >= 7 && whole >= 1, "{how}: {deaths} deaths, {whole} whole rings");
         assert!((drafts > 0) == (how.contains("tmpfile=0") || how.contains("link=0")), "{how}");
+    }
+}
+
+/// Stopped before each of its system calls: its draft is locked, unless it has just been opened or is about to get its
+/// name. And a ring that gets the name meanwhile keeps it.
+#[test]
+fn a_draft_of_c_is_locked_while_it_is_made_and_takes_no_name_from_another_ring() {
+    let dir = ring_dir();
+    let exe = maker(Build::C11, dir.path());
+    for how in ["tmpfile=0", "tmpfile=0,link=0", "tmpfile=1", "link=0"] {
+        let place = dir.path().join(how);
+        fs::create_dir(&place).unwrap();
+        let ring = place.join("ring");
+        let (mut held, mut free, mut quicker) = (0, 0, 0);
+        for stop in 1.. {
+            let mut command = Command::new(&exe);
+            command
+                .args(["create", &format!("{how},stop={stop}")])
+                .arg(&ring)
+                .stdout(Stdio::piped());
+            let child = command.spawn().unwrap();
+            let pid = Pid::from_raw(child.id().cast_signed());
+            // Left for `wait_with_output` if it has ended.
+            let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+            let stopped = matches!(waitid(Id::Pid(pid), flags).unwrap(), WaitStatus::Stopped(..));
+            let drafts = names(&place).into_iter().filter(|name| name.ends_with(".tmp"));
+            for name in drafts.collect::<Vec<_>>() {
+                let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+                let draft = File::options().write(true).open(place.join(name)).unwrap();
+                draft.set_modified(hour_ago).unwrap();
+                match dead_drafts(&place).unwrap().is_empty() {
+                    true => held += 1,
+                    false => free += 1,
+                }
+            }
+            let is_free = stopped && !ring.exists();
+            if is_free {
+                create(&ring, &Options::default()).unwrap();
+            }
+            let before = fs::read(&ring).unwrap();
+            if stopped {
+                kill(pid, Signal::SIGCONT).unwrap();
+            }
+            let output = child.wait_with_output().unwrap();
+            let said = String::from_utf8(output.stdout).unwrap();
+            let wanted = if is_free { "-27 " } else { "0 " };
+            assert!(output.status.success() && said.starts_with(wanted), "{how}, {stop}: {said}");
+            assert!(fs::read(&ring).unwrap() == before, "{how}, {stop}: another ring's name");
+            assert_eq!(names(&place), ["ring"], "{how}, {stop}");
+            fs::remove_file(&ring).unwrap();
+            quicker += u32::from(is_free);
+            if !stopped {
+                break;
+            }
+        }
+        println!("{how}: {held} held, {free} free, {quicker} times another was quicker");
+        assert!(quicker >= 6, "{how}: {quicker}");
+        if how.contains("tmpfile=0") {
+            assert!(held >= 6 && free <= 4, "{how}: {held} {free}");
+        }
     }
 }
 
