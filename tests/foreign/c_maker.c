@@ -13,6 +13,7 @@
  * interrupt=LEN   a signal interrupts each allocation of more than LEN bytes
  * limit=BYTES     RLIMIT_FSIZE
  * umask=BITS      the umask
+ * unshare=1       it has made a time namespace for its children
  * die=N           it is killed before its system call number N, from 1
  * stop=N          it is stopped there
  */
@@ -22,6 +23,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -216,7 +218,10 @@ int main(int argc, char **argv)
 			sys.stop = value;
 		else if (!strcmp(word, "umask"))
 			umask((mode_t)value);
-		else if (!strcmp(word, "limit")) {
+		else if (!strcmp(word, "unshare")) {
+			if (unshare(0x80 /* CLONE_NEWTIME */))
+				return 3;
+		} else if (!strcmp(word, "limit")) {
 			limit.rlim_cur = limit.rlim_max = (rlim_t)value;
 			if (setrlimit(RLIMIT_FSIZE, &limit))
 				return 3;

@@ -2,12 +2,14 @@
 
 use super::peer;
 use perfring_consumer::{Anchors, Item, MachineClock, Observer, Snapshot, Start};
-use perfring_producer::{Evict, Options, Policy, Producer, create};
+use perfring_producer::{CreateError, Evict, Options, Policy, Producer, create};
+use perfring_shm::ClockError;
 use perfring_testkit::image::at;
-use perfring_tests::foreign::{Peer, lines};
-use perfring_tests::{NUMBERED, number_of, numbered, ring_dir};
+use perfring_tests::foreign::{Build, Peer, c_program, lines};
+use perfring_tests::{NUMBERED, number_of, numbered, ring_dir, skip};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 fn word(ring: &Path, at: usize) -> u64 {
     u64::from_ne_bytes(fs::read(ring).unwrap()[at..at + 8].try_into().unwrap())
@@ -59,6 +61,8 @@ fn the_records_of_c_and_of_rust_are_in_turn_by_time() {
         }
         c.end();
         drop(producer);
+        let (_, last) = times(&theirs)[ROUNDS as usize - 1];
+        assert_eq!(word(&theirs, at("newest_timestamp").start), last, "for a successor");
         let mut merged = Vec::new();
         for (ring, who) in [(&theirs, "c"), (&ours, "rust")] {
             merged.extend(times(ring).into_iter().map(|(number, time)| (time, number, who)));
@@ -184,4 +188,57 @@ fn a_c_producer_after_a_reboot_begins_again() {
     let all = Snapshot::take(&ring).unwrap().anchors().all().to_vec();
     assert_eq!((before, all.len()), (1, 2));
     assert!(all[1].pos > 0 && all[1].realtime_ns - all[0].realtime_ns > hour, "{all:?}");
+}
+
+/// A process in another time namespace takes the same timestamps, or says why it cannot, where the kernel does not say how
+/// far its clock is shifted.
+#[test]
+fn c_in_another_time_namespace_has_the_same_clock_or_says_why_not() {
+    let dir = ring_dir();
+    let exe = peer(dir.path());
+    let maker = c_program(Build::C11, "tests/foreign/c_maker.c", dir.path()).expect("a C compiler");
+    let inside = || {
+        let mut command = Command::new("unshare");
+        command.args(["--time", "--boottime", "1000", "--fork"]);
+        command
+    };
+    match inside().arg("true").output() {
+        Err(_) => return skip("there is no unshare(1) (Debian: util-linux)"),
+        Ok(output) if !output.status.success() => {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return skip(&format!("cannot make a time namespace: {said}"));
+        }
+        Ok(_) => {}
+    }
+    let ring = dir.path().join("ring");
+    let clock = MachineClock::find().unwrap();
+    let before = clock.now_ns();
+    let run = |command: &mut Command| {
+        let output = command.arg(&ring).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(run(inside().arg(&maker).args(["create", "time=1"])), "0 \n");
+    run(inside().arg(&exe).args(["write", "5"]));
+    let after = clock.now_ns();
+    assert_eq!(lines(&exe, &["write", "5"], &ring).len(), 2, "and one outside of it");
+    let times = times(&ring);
+    assert_eq!(times.len(), 10);
+    assert!(times.is_sorted_by_key(|(_, time)| *time), "{times:?}");
+    assert!(times[..5].iter().all(|(_, time)| before <= *time && *time <= after), "{times:?}");
+    let anchors = Snapshot::take(&ring).unwrap().anchors().all().to_vec();
+    assert_eq!(anchors.len(), 1, "the wall clock was not set");
+    assert!(before <= anchors[0].clock_ns && anchors[0].clock_ns <= after);
+
+    // It has made a namespace for its children, and is not in the initial one.
+    let rusts = ClockError::OtherNamespace;
+    let said = run(inside().arg(&maker).args(["attach", "unshare=1"]));
+    let attach =
+        format!("-26 the ring has timestamps, and this process cannot take them: {rusts}\n0 \n");
+    assert_eq!(said, attach, "a consumer takes none");
+    fs::remove_file(&ring).unwrap();
+    let said = run(inside().arg(&maker).args(["create", "time=1,unshare=1"]));
+    let create = CreateError::Clock { location: ring.clone().into(), source: rusts };
+    assert_eq!(said, format!("-26 {create}\n"));
+    assert!(!ring.exists());
 }
