@@ -1,7 +1,7 @@
 //! The command names what forbids it to open, make or remove a ring: a directory, a file system, a link, another kind of file.
 
+use crate::command::skipped;
 use crate::command::{Done, Place, run};
-use crate::operations::container::skipped;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};

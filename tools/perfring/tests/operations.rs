@@ -4,8 +4,8 @@
 
 pub(crate) mod container;
 
-use self::container::{APP, Container, GROUP, Pod, SIDECAR, skipped};
-use crate::command::{json_lines, run};
+use self::container::{APP, Container, GROUP, Pod, SIDECAR};
+use crate::command::{json_lines, run, skipped};
 use nix::sys::signal::Signal;
 use perfring_consumer::{Consumer, Item, Policy};
 use perfring_producer::{Options, Producer};

@@ -1,7 +1,7 @@
 //! Programs under valgrind: it has no restartable sequences and no vDSO, and all else works.
 
+use crate::command::skipped;
 use crate::command::*;
-use crate::operations::container::skipped;
 use std::io::Write;
 use std::process::{Command, Stdio};
 

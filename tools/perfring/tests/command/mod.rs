@@ -79,8 +79,8 @@ pub(crate) fn run(args: &[&str], input: &[u8]) -> Done {
     })
 }
 
-#[track_caller]
 /// Returns the subcommands that `--help` lists.
+#[track_caller]
 pub(crate) fn subcommands() -> Vec<String> {
     let help = run(&["--help"], b"").out();
     let list = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap().to_owned();
@@ -91,6 +91,12 @@ pub(crate) fn subcommands() -> Vec<String> {
 pub(crate) fn publish(ring: &str, input: &[u8]) {
     let done = run(&["publish", ring], input);
     assert_eq!(done.code(), 0, "{}", done.err());
+}
+
+/// Prints why a test does not run; fails where it must run.
+pub(crate) fn skipped(why: &str) {
+    assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "should run here, but {why}");
+    let _ = writeln!(std::io::stderr().lock(), "SKIPPED: {why}");
 }
 
 /// A running command whose output is read line by line.

@@ -1,8 +1,8 @@
 //! `perfring record`.
 
+use crate::command::skipped;
 use crate::command::{Live, Losses, Place, json_lines, publish, run};
 use crate::files::{exported, has, text, texts, timed};
-use crate::operations::container::skipped;
 use nix::sys::signal::Signal;
 use perfring_consumer::{Consumer, Stat};
 use perfring_export::What;

@@ -1,6 +1,6 @@
 //! The parts of containers that matter to rings: users, groups, pid and time namespaces.
 
-use crate::command::{Done, Live};
+use crate::command::{Done, Live, skipped};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, File, Permissions};
@@ -14,12 +14,6 @@ use tempfile::TempDir;
 pub(crate) const APP: u32 = 10_001;
 pub(crate) const SIDECAR: u32 = 10_002;
 pub(crate) const GROUP: u32 = 20_000;
-
-/// Prints why a test does not run; fails where it must run.
-pub(crate) fn skipped(why: &str) {
-    assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "should run here, but {why}");
-    let _ = writeln!(std::io::stderr().lock(), "SKIPPED: {why}");
-}
 
 /// A volume in memory with a group and mode 2770, as the kubelet creates it, and the programs.
 pub(crate) struct Pod {

@@ -103,8 +103,8 @@ impl Args {
     }
 
     #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with the feature view")]
-    fn page(&self, _: &Path) -> Result<(), Failure> {
-        Ok(())
+    fn page(&self, _: &Path) -> Result<Option<()>, Failure> {
+        Ok(None)
     }
 }
 
