@@ -118,9 +118,9 @@ fn records_are_counted_selected_and_shown_like_those_of_rings() {
         Live::start(&[args.as_slice(), more].concat())
     };
     for (more, shows) in [
-        (["-n", "3", "--type", "perf.Switch"], "perf.Switch pid="),
-        (["-n", "3", "--where", "switched=out"], "switched=out"),
-        (["-n", "3", "--where", "mode=kernel"], "perf.ContextSwitch pid="),
+        (["--first", "3", "--type", "perf.Switch"], "perf.Switch pid="),
+        (["--first", "3", "--where", "switched=out"], "switched=out"),
+        (["--first", "3", "--where", "mode=kernel"], "perf.ContextSwitch pid="),
     ] {
         let mut tail = tail(&more);
         // Until it has shown three: its first line shows that it has started.
@@ -204,8 +204,8 @@ fn invalid_requests_have_a_message_and_a_code_of_their_own() {
     for (args, code, says) in [
         (["--perf", "cycles", "--pid", &me], 2, "not one of the kernel's software events"),
         (["--perf", "page-faults", "--pid", "x"], 2, "--pid"),
-        (["--perf", "page-faults", "-n", "1"], 2, "<--pid <PID>|--all>"),
-        (["--pid", &me, "-n", "1"], 2, "--perf"),
+        (["--perf", "page-faults", "--first", "1"], 2, "<--pid <PID>|--all>"),
+        (["--pid", &me, "--first", "1"], 2, "--perf"),
         (["--perf", "page-faults", "--pid", "2147483647"], 3, "there is no process 2147483647"),
     ] {
         run(&[["tail"].as_slice(), &args].concat(), b"").refuses(code, says);

@@ -240,5 +240,5 @@ fn tail_shows_the_last_records_and_the_losses_between_them() {
     publish(&ring, b"new\n");
     assert_eq!(live.line(), "new");
     run(&["tail", "-n", "1", "--first", "1", &ring], b"").refuses(2, "cannot be used with");
-    run(&["tail", "-n", "1", "--perf", "faults"], b"").refuses(2, "use --first");
+    run(&["tail", "-n", "1", "--perf", "faults", "--all"], b"").refuses(2, "use --first");
 }

@@ -70,7 +70,7 @@ fn all_commands_know_the_sets_of_a_directory() {
     assert_eq!(rows, names);
     for (name, why) in ["foreign", "link", "socket"].iter().zip(others) {
         let said = listed.err();
-        assert!(said.contains(&format!("{name} is not listed: ")) && said.contains(why), "{said}");
+        assert!(said.contains(&format!("{name} is left out: ")) && said.contains(why), "{said}");
     }
     let json = json_lines(&run(&["ls", "--json", dir], b"").out());
     assert_eq!(json.iter().map(|ring| ring["name"].as_str().unwrap()).collect::<Vec<_>>(), names);
