@@ -315,7 +315,7 @@ fn in_a_directory_that_is_not_writable_a_sink_says_so() {
     fs::remove_file(&path).unwrap();
     fs::set_permissions(parent, Permissions::from_mode(0o500)).unwrap();
     let error = sink.check().unwrap_err();
-    assert!(matches!(error, SinkError::Create(CreateError::Io { .. })), "{error:?}");
+    assert!(matches!(error, SinkError::Create(CreateError::Permission { .. })), "{error:?}");
     assert_eq!(say(&sink, "refused"), Err(ReserveError::Detached));
     fs::set_permissions(parent, Permissions::from_mode(0o700)).unwrap();
     sink.check().unwrap();
