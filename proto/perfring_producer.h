@@ -409,9 +409,9 @@ static inline int perfring_discard(struct perfring_producer *producer)
 	return PERFRING_OK;
 }
 
-/* Publishes one record. */
-static inline int perfring_publish(struct perfring_producer *producer, uint32_t type, const void *bytes,
-				   uint64_t len)
+/* Reserves, fills and commits one record. */
+static inline PERFRING_ALWAYS int perfring_copy_in(struct perfring_producer *producer, uint32_t type,
+						   const void *bytes, uint64_t len)
 {
 	void *payload;
 	int error = perfring_reserve(producer, type, len, &payload);
@@ -421,6 +421,22 @@ static inline int perfring_publish(struct perfring_producer *producer, uint32_t 
 	if (len)
 		memcpy(payload, bytes, (size_t)len);
 	return perfring_commit(producer, len);
+}
+
+/* The same for a record that is too long, or gets a timestamp: apart, so that others pay nothing for it. */
+static PERFRING_APART int perfring_copy_in_timed(struct perfring_producer *producer, uint32_t type,
+						 const void *bytes, uint64_t len)
+{
+	return perfring_copy_in(producer, type, bytes, len);
+}
+
+/* Publishes one record. */
+static inline int perfring_publish(struct perfring_producer *producer, uint32_t type, const void *bytes,
+				   uint64_t len)
+{
+	if (len >= producer->plain_end)
+		return perfring_copy_in_timed(producer, type, bytes, len);
+	return perfring_copy_in(producer, type, bytes, len);
 }
 
 /* Waits until a drop ring that refused `len` bytes has room for them, for at most `ms`: 1 if it may have, 0 if it
