@@ -79,7 +79,7 @@ static inline int perfring_resume_drop(struct perfring_observer *at, int *kept)
 /* Finds where the consumer of an overwrite ring saved its position. */
 static inline int perfring_resume_overwrite(struct perfring_observer *at, int *kept)
 {
-	uint64_t totals[PERFRING_CONSUMER_TOTALS_WORDS];
+	uint64_t totals[PERFRING_CONSUMER_TOTALS_WORDS] = { 0 };
 
 	*kept = perfring_seq_latch_newest(&at->ring.header->consumer_totals.copies[0][0],
 				      PERFRING_CONSUMER_TOTALS_WORDS, totals);

@@ -64,6 +64,17 @@ fn figure(lines: &[String], name: &str) -> Vec<u64> {
     line.split(' ').skip(1).map(|word| word.parse().unwrap()).collect()
 }
 
+/// Each level of optimisation has its own warnings, and each warning is an error.
+#[test]
+fn a_c_program_of_every_role_compiles_in_every_build() {
+    let dir = ring_dir();
+    for build in Build::ALL {
+        if c_peer(build, dir.path()).is_none() {
+            skip("there is no g++, which compiles the C headers as C++");
+        }
+    }
+}
+
 #[test]
 fn c_reads_every_golden_file_as_it_is_described() {
     let dir = ring_dir();
