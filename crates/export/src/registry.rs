@@ -1,5 +1,6 @@
 //! All outputs by name: one entry for each, which is all that others know of it.
 
+pub use crate::delivery::output::Delivers;
 use crate::delivery::output::{Output, OutputError};
 use crate::delivery::rotated::Rotated;
 use crate::delivery::series::{Rotation, free_path, series as all_of};
@@ -34,29 +35,6 @@ pub struct Kind {
     pub reader: Option<&'static str>,
     /// When a record counts as delivered.
     pub delivers: Delivers,
-}
-
-/// When a record counts as delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivers {
-    /// Once it is written or sent.
-    Written,
-    /// Once the file that has it is finished, as the file cannot be read before that.
-    Finished,
-}
-
-impl Delivers {
-    /// Returns a sentence about the records of a required output.
-    #[must_use]
-    pub const fn sentence(self) -> &'static str {
-        match self {
-            Delivers::Written => "records leave their rings once it has delivered them",
-            Delivers::Finished => {
-                "records leave their rings once the file that has them is finished: by max_bytes, max_age, when a ring \
-                 fills, or at the end"
-            }
-        }
-    }
 }
 
 /// Where an output writes to.

@@ -74,6 +74,29 @@ impl Figures {
     }
 }
 
+/// When a record counts as delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivers {
+    /// Once it is written or sent.
+    Written,
+    /// Once the file that has it is finished, as the file cannot be read before that.
+    Finished,
+}
+
+impl Delivers {
+    /// Returns a sentence about the records of a required output.
+    #[must_use]
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Delivers::Written => "records leave their rings once it has delivered them",
+            Delivers::Finished => {
+                "records leave their rings once the file that has them is finished: by max_bytes, max_age, when a ring \
+                 fills, or at the end"
+            }
+        }
+    }
+}
+
 /// A format or a protocol for records.
 ///
 /// All calls come from one thread. None blocks for longer than a write to a local file, except

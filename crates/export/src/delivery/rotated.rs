@@ -1,10 +1,9 @@
 //! An output that writes one file after the other.
 
-use super::output::{Figures, Output, OutputError, Own, Took};
+use super::output::{Delivers, Figures, Output, OutputError, Own, Took};
 use super::series::{Pruned, Rotation, free_path, series};
 use super::tries::Tries;
 use crate::model::event::Event;
-use crate::registry::Delivers;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
