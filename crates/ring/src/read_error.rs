@@ -26,7 +26,7 @@ pub enum ReadError {
         bytes: u64,
     },
     /// The ring's file was removed, or another took its place, and everything that it held has been
-    /// read. Attach anew to read the ring that has the name now.
+    /// read. Attach again to read the ring that has the name now.
     Removed,
 }
 
