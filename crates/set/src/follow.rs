@@ -272,7 +272,7 @@ impl Follower {
             }
             Some(of) => {
                 let why = format!(
-                    "the same ring as {}: its records are not read twice",
+                    "the same ring as {}, and only one of the two is read: keep a copy in another directory",
                     of.to_string_lossy()
                 );
                 self.refuse(name, path, state, before, why.into(), Some(of))

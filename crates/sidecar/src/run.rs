@@ -61,7 +61,7 @@ pub enum End {
     Signal(i32),
     /// All that was present is read and delivered: only after [`Sidecar::once`].
     Drained,
-    /// As [`End::Drained`], without some rings that are there: so many could not be opened. The log has the reasons.
+    /// As [`End::Drained`], without so many rings and directories, which could not be opened. The log has the reasons.
     Incomplete(usize),
     /// The reader of an output's lines has closed the pipe.
     ClosedPipe,

@@ -37,7 +37,9 @@ impl OfCpus {
             Err(ReserveError::TooLarge { .. }) => &mut refused.too_large,
             Err(ReserveError::Contended { .. }) => &mut refused.contended,
             Err(ReserveError::Pending { .. }) => &mut refused.pending,
-            Err(_) => &mut refused.full,
+            Err(ReserveError::Full { .. }) => &mut refused.full,
+            // The producer counts what had no ring; the others end the command.
+            Err(_) => return result,
         };
         *counted = counted.plus(Count { records: 1, bytes });
         result
@@ -100,13 +102,16 @@ impl AnyProducer {
 
     /// Returns what was written and refused since the ring was created, by earlier producers as
     /// well.
-    pub(crate) fn counts(&self) -> (Count, Refused) {
+    pub(crate) fn counts(&self) -> Counts {
         let totals = match self {
             AnyProducer::One(producer) => producer.totals(),
             AnyProducer::Many(producer) => producer.totals(),
-            AnyProducer::Cpu(of) => return (of.written, of.refused),
+            AnyProducer::Cpu(of) => {
+                let without_ring = of.producer.lost_without_ring();
+                return Counts { written: of.written, refused: of.refused, without_ring };
+            }
         };
-        (totals.written, totals.refused)
+        Counts { written: totals.written, refused: totals.refused, without_ring: 0 }
     }
 
     pub(crate) fn publish(&mut self, kind: RecordType, line: Line<'_>) -> Result<(), ReserveError> {
@@ -196,23 +201,36 @@ impl Watch {
     }
 }
 
+/// What a producer has published and lost so far.
+pub(crate) struct Counts {
+    written: Count,
+    refused: Refused,
+    /// Records of a CPU that has no ring.
+    without_ring: u64,
+}
+
 /// How many lines were published and refused.
 pub(crate) struct Report {
     published: u64,
     refused: Refused,
+    without_ring: u64,
 }
 
 impl Report {
-    pub(crate) fn between(before: (Count, Refused), after: (Count, Refused)) -> Self {
-        Report { published: after.0.since(before.0).records, refused: after.1.since(before.1) }
+    pub(crate) fn between(before: &Counts, after: &Counts) -> Self {
+        Report {
+            published: after.written.since(before.written).records,
+            refused: after.refused.since(before.refused),
+            without_ring: after.without_ring.saturating_sub(before.without_ring),
+        }
     }
 
     pub(crate) fn lost(&self) -> u64 {
-        self.refused.total().records
+        self.refused.total().records.saturating_add(self.without_ring)
     }
 
     pub(crate) fn sentence(&self, location: &Location, shared: bool) -> String {
-        let Report { published, refused } = self;
+        let Report { published, refused, without_ring } = self;
         let lost = self.lost();
         let mut said = format!("published {published} records, lost {lost}");
         if lost == 0 {
@@ -223,6 +241,11 @@ impl Report {
         let (contended, pending) = (refused.contended.records, refused.pending.records);
         if shared {
             said += &format!(", contended {contended}, pending {pending}");
+        }
+        if *without_ring > 0 {
+            said += &format!(
+                ", without_ring {without_ring}: this process's CPU has no ring in {location}, and none could be made"
+            );
         }
         if contended + pending > 0 {
             said += &format!("; `perfring stat {location}` shows what holds the ring up");

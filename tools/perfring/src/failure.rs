@@ -167,6 +167,7 @@ impl From<CreateError> for Failure {
         match &error {
             CreateError::Size { .. }
             | CreateError::Slots { .. }
+            | CreateError::Consumers { .. }
             | CreateError::Cpu { .. }
             | CreateError::Mode { .. }
             | CreateError::Types { .. }

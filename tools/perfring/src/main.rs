@@ -46,10 +46,13 @@ fn main() -> ExitCode {
         Err(error) if error.use_stderr() => Err(Failure::Usage(usage_sentence(&error))),
         Err(help) => print_help(&help),
     };
-    let left_out = left_out::end();
-    match done.and(left_out) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+    match (done, left_out::end()) {
+        (Ok(()), Ok(())) => ExitCode::SUCCESS,
+        (Ok(()), Err(failure)) | (Err(failure), Ok(())) => failure.report(),
+        (Err(failure), Err(left_out)) => {
+            let _ = left_out.report(); // the code is that of the other
+            failure.report()
+        }
     }
 }
 

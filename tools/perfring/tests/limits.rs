@@ -156,6 +156,8 @@ fn rings_for_which_there_is_no_descriptor_are_counted() {
     // One after the other is open.
     let listed = few("ls --json rings");
     assert_eq!((listed.code(), json_lines(&listed.out()).len()), (0, RINGS), "{}", listed.err());
+    let done = run(&["sidecar", "/nowhere", "-o", "null", "--once"], b"");
+    assert!(done.code() == 1 && done.err().contains("1 input not read"), "{}", done.err());
     let stat = few("stat --json rings");
     assert!(stat.code() == 0 && json_lines(&stat.out()).len() > RINGS, "{}", stat.err());
     let planned = few("prune --dry-run --json rings");
@@ -168,9 +170,14 @@ fn rings_for_which_there_is_no_descriptor_are_counted() {
         assert!(shown > 0 && done.err().contains(&left_out), "{line}: {shown}, {}", done.err());
         assert!(done.code() == 1 && done.err().contains("ulimit -n"), "{line}: {}", done.err());
     }
+    // It ends by its timeout, and says so.
+    let done = few("tail -f --json --timeout 500ms rings");
+    let shown = done.out().matches("\"one\"").count();
+    let left_out = format!("{} rings left out", RINGS - shown);
+    assert!(done.code() == 124 && done.err().contains(&left_out), "{shown}, {}", done.err());
     let done = few("sidecar rings -o json:out --once");
     let read = fs::read_to_string(place.path("out")).unwrap().lines().count();
-    let not_read = format!("{} rings not read", RINGS - read);
+    let not_read = format!("{} inputs not read", RINGS - read);
     assert!(read > 0 && done.code() == 1 && done.err().contains(&not_read), "{}", done.err());
 }
 

@@ -1,7 +1,7 @@
 //! Inputs: directories that are followed, and single rings.
 
 use super::damaged::{Damaged, is_damage};
-use super::others::Others;
+use super::others::{Others, RAISE_NOFILE};
 use super::positions::Positions;
 use crate::config::{Input, InputSource};
 use crate::engine::{AttachFailure, Engine};
@@ -175,9 +175,10 @@ impl Inputs {
         }
     }
 
-    /// Returns how many rings are there and could not be attached to.
+    /// Returns how many rings and directories could not be opened, as far as that is known.
     pub(super) fn not_opened(&self) -> usize {
-        self.waiting.len() + self.others.unopened()
+        let missing = self.dirs.iter().filter(|dir| dir.reported_missing).count();
+        self.waiting.len() + self.others.unopened() + missing
     }
 
     /// Adds why directories and rings are not followed. A ring that does not exist yet is.
@@ -312,6 +313,9 @@ impl Poll<'_, '_> {
             )) => {
                 self.damaged.never(uuid, is_damage(&error), self.engine);
                 Tried::Never(format!("{error}; it is set aside"))
+            }
+            Err(AttachFailure::Attach(error)) if error.is_shortage() => {
+                Tried::Later(format!("{error}: {RAISE_NOFILE}; retrying"))
             }
             Err(error) => Tried::Later(format!("{error}; retrying")),
         }

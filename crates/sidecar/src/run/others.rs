@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 /// Files that are no rings, of which each is reported.
 const OTHERS: usize = 5;
 
+pub(super) const RAISE_NOFILE: &str =
+    "raise that limit (LimitNOFILE of a systemd unit, `ulimit -n`)";
+
 /// Files of directories that are not read: a message for each of the first, and a count.
 #[derive(Default)]
 pub(super) struct Others {
@@ -22,9 +25,8 @@ impl Others {
         let path = other.path.display();
         if other.is_shortage {
             if self.unopened.is_empty() {
-                let raise = "raise that limit (LimitNOFILE of a systemd unit, `ulimit -n`)";
                 say.warn(&format!(
-                    "{path} cannot be opened, and more may not: {}; {raise}",
+                    "{path} cannot be opened, and more may not: {}; {RAISE_NOFILE}",
                     other.why
                 ));
             }

@@ -2,7 +2,7 @@
 
 use crate::args::{self, show_size};
 use crate::commands::ls::{self, age};
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
 use perfring_export::Stream;
@@ -78,7 +78,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             false => writeln!(out, "{}", draft.sentence(args.dry_run)),
         })
     });
-    written.and_then(|()| out.flush()).map_err(Failure::output)?;
+    if let Err(error) = written.and_then(|()| out.flush()) {
+        // What is gone is named in any case.
+        let removed = verdicts.iter().filter(|it| matches!(it.fate, Fate::Removed { .. }));
+        removed.for_each(|removed| note(&sentence(removed, args.dry_run)));
+        return Err(Failure::output(error));
+    }
     let failed = verdicts.iter().filter(|it| matches!(it.fate, Fate::Failed(_))).count()
         + drafts.iter().filter(|draft| !args.dry_run && draft.path.exists()).count();
     match failed {

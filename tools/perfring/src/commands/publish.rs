@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         note("how many of the lines are in the ring is not known");
         return Err(Failure::corrupt(ring, error));
     }
-    let report = Report::between(before, producer.counts());
+    let report = Report::between(&before, &producer.counts());
     let shared = !matches!(producer, AnyProducer::One(_));
     drop(producer);
     work_done(&report.sentence(ring, shared), report.lost());

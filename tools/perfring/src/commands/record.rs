@@ -287,8 +287,11 @@ impl Recorder<'_> {
         // Not the hint that follows: this command does not try again.
         let why = figures.trouble.as_deref().unwrap_or_default();
         let why = why.rsplit_once("; ").map_or(why, |(why, _hint)| why);
-        let intact = format!("its first {} records are intact", figures.delivered);
-        Failure::General(format!("{why}; recording has ended, and {intact}"))
+        let intact = match figures.delivered {
+            0 => "nothing was recorded".to_owned(),
+            records => format!("the first {} in the file are intact", count(records, "record")),
+        };
+        Failure::General(format!("{why}; the command has ended, and {intact}"))
     }
 
     /// Returns the records that were recorded. What was too large is a loss in the recording.

@@ -177,6 +177,8 @@ impl Exporter<'_> {
                 since = None;
             } else if figures.trouble.is_some() && then.elapsed() >= self.args.patience {
                 let what = figures.trouble.unwrap_or_default();
+                // Not the hint that follows: this command does not try again.
+                let what = what.rsplit_once("; ").map_or(&*what, |(what, _hint)| what);
                 return Err(Failure::General(format!("the output makes no progress: {what}")));
             }
             std::thread::sleep(POLL / 10);

@@ -173,9 +173,9 @@ fn serve(args: &Args, config: Config, log: &mut Log) -> Result<(), Failure> {
     match sidecar.run(&signals, &mut || args.config(), &mut |message| log.write(message, print)) {
         End::Drained | End::Signal(SIGTERM) => Ok(()),
         End::Signal(signal) => Err(Failure::Signal(signal)),
-        End::Incomplete(rings) => Err(Failure::General(format!(
+        End::Incomplete(inputs) => Err(Failure::General(format!(
             "{} not read: the reasons are above",
-            perfring_view::owner::count(rings as u64, "ring")
+            perfring_view::owner::count(inputs as u64, "input")
         ))),
         End::ClosedPipe => Err(Failure::ClosedPipe),
         End::Failed(error) => Err(Failure::general(error)),
