@@ -117,6 +117,17 @@ fn a_full_device_is_an_error_of_every_command() {
     }
 }
 
+#[test]
+fn prune_names_what_it_has_removed_also_when_stdout_fails() {
+    let place = rings();
+    let two = place.path("rings/two");
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut prune = command(&args(&place, "prune --dead-for 0s RINGS"));
+    let done = Done(prune.stdout(full).output().unwrap());
+    assert!(done.code() == 1 && done.err().contains("removed two: "), "{}", done.err());
+    assert!(!two.exists() && place.path("rings/one").exists());
+}
+
 /// Runs a command of the shell in a directory.
 fn shell(dir: &Path, script: &str) -> Done {
     let mut shell = Command::new("bash");
