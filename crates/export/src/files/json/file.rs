@@ -5,6 +5,7 @@ use super::packed::Packed;
 use crate::delivery::compress::Compression;
 use crate::delivery::replace::directory;
 use crate::delivery::series::{Pruned, Rotation, numbered, numbers};
+use crate::delivery::write_error::WriteError;
 use crate::model::duration::read_duration;
 use serde::Deserialize;
 use std::fs::{self, TryLockError};
@@ -97,8 +98,9 @@ impl File {
             }
             Err(TryLockError::Error(error)) => {
                 return Err(format!(
-                    "cannot write to {}: {error}; the directory must exist, and be writable",
-                    path.display()
+                    "cannot write to {}: {}; the directory must exist, and be writable",
+                    path.display(),
+                    WriteError(&error)
                 ));
             }
         };
@@ -121,7 +123,9 @@ impl File {
         if this.is_regular {
             // The last bytes of a compressed file may be missing.
             let begun = if is_ended && len > 0 { this.rotate() } else { this.tidy() };
-            begun.map_err(|error| format!("cannot begin {}: {error}", path.display()))?;
+            begun.map_err(|error| {
+                format!("cannot begin {}: {}", path.display(), WriteError(&error))
+            })?;
         }
         Ok(this)
     }
