@@ -80,7 +80,7 @@ def test_rings_per_cpu_are_read_like_any_others(command: str, tmp_path: Path) ->
         b"two",
         b"three",
     ]
-    assert all(one.ring.startswith("cpu") for one in seen)
+    assert all(one.ring.startswith("rings/cpu") for one in seen)
 
 
 def writers(items: Iterable[object]) -> list[tuple[int | None, int | None]]:
