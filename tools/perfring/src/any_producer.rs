@@ -37,7 +37,7 @@ impl OfCpus {
             Err(ReserveError::TooLarge { .. }) => &mut refused.too_large,
             Err(ReserveError::Contended { .. }) => &mut refused.contended,
             Err(ReserveError::Pending { .. }) => &mut refused.pending,
-            Err(ReserveError::Full { .. }) => &mut refused.full,
+            Err(ReserveError::Full) => &mut refused.full,
             // The producer counts what had no ring; the others end the command.
             Err(_) => return result,
         };
