@@ -334,12 +334,15 @@ impl Engine {
         self.is_level() && self.outlets.iter().all(|outlet| outlet.places.is_settled())
     }
 
+    /// Returns how many rings are attached to.
+    pub(crate) fn attached(&self) -> usize {
+        self.rings.len()
+    }
+
     /// Returns the status of all rings.
     pub fn rings(&self) -> impl Iterator<Item = RingStatus<'_>> {
-        self.rings
-            .iter()
-            .filter(|(_, ring)| ring.stage != Stage::Gone)
-            .map(|(_, ring)| ring.status())
+        let rings = self.rings.iter().map(|(_, ring)| ring);
+        rings.filter(|ring| ring.stage != Stage::Gone).map(Ring::status)
     }
 
     /// Returns the sums of what all rings counted, those included that are not read any more.

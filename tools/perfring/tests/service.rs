@@ -13,7 +13,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A directory of rings, and a sidecar with a control socket.
@@ -55,10 +55,14 @@ impl Run {
     }
 
     fn start_with(&self, args: &[&str], env: &[(&str, &str)]) -> Live {
-        let said = File::options().append(true).create(true).open(self.path("said")).unwrap();
         let mut command = perfring(&["sidecar", "--config", &self.path("sidecar.toml")]);
-        command.args(args);
-        command.stderr(Stdio::from(said)).envs(env.iter().copied());
+        command.args(args).envs(env.iter().copied());
+        self.launch(command)
+    }
+
+    fn launch(&self, mut command: Command) -> Live {
+        let said = File::options().append(true).create(true).open(self.path("said")).unwrap();
+        command.stdout(Stdio::piped()).stderr(Stdio::from(said));
         let live = Live::of(command);
         until("it answers", || self.ask("status", &[]).code() == 0);
         live
@@ -219,6 +223,51 @@ fn readyz_says_what_is_not_followed_and_healthz_that_the_loop_is_slow() {
     assert_eq!(ended(live), 0, "{}", run.said());
 }
 
+/// `prlimit` starts the sidecar with few descriptors, which the sidecar cannot raise.
+#[test]
+fn rings_leave_descriptors_to_pages_and_the_control_socket() {
+    const RINGS: usize = 80;
+    let run = Run::new();
+    let producers: Vec<Producer> =
+        (0..RINGS).map(|n| run.ring(&format!("ring{n:03}"), Policy::Drop)).collect();
+    run.configure("[health]\nlisten = \"127.0.0.1:0\"\n");
+    let mut command = Command::new("prlimit");
+    command.args(["--nofile=128", env!("CARGO_BIN_EXE_perfring")]);
+    command.args(["sidecar", "--config", &run.path("sidecar.toml")]);
+    let live = run.launch(command);
+    let address = run.status()["health"].as_str().unwrap().to_owned();
+    let read = run.status()["rings"].as_array().unwrap().len();
+    assert!(read > 20 && read < RINGS, "{read}");
+    let not_read = format!(
+        "not read, of rings or files that may be rings: {}: this process may have 128 files open, and keeps 32 of them",
+        RINGS - read
+    );
+    // More connections at once than one descriptor.
+    let open = || TcpStream::connect(&address).unwrap();
+    let held: Vec<TcpStream> = (0..10).map(|_| open()).collect();
+    assert_eq!(get(open(), "/healthz", ""), (200, "ok\n".to_owned()));
+    let (code, reasons) = get(open(), "/readyz", "");
+    assert!(code == 503 && reasons.contains(&not_read), "{not_read}: {reasons}");
+    assert_eq!(get(open(), "/metrics", "").0, 200);
+    // One message for all of them, not one a ring.
+    let said = run.said();
+    assert_eq!(said.matches("is not read, and more rings may not be: this process").count(), 1);
+    assert!(!said.contains("Too many open files"), "{said}");
+    drop(held);
+    // Rings that were left out are read when others are gone.
+    drop(producers);
+    let status = run.status();
+    let names =
+        status["rings"].as_array().unwrap().iter().map(|ring| ring["ring"].as_str().unwrap());
+    for name in names {
+        fs::remove_file(run.place.path("rings").join(name)).unwrap();
+    }
+    until("all others are read", || run.get("/readyz", "").0 == 200);
+    assert_eq!(run.status()["rings"].as_array().unwrap().len(), RINGS - read);
+    live.signal(Signal::SIGTERM);
+    assert_eq!(ended(live), 0, "{}", run.said());
+}
+
 #[test]
 fn a_token_is_asked_for_and_read_again_and_a_unix_socket_is_served() {
     let run = Run::new();
@@ -255,7 +304,7 @@ fn a_token_is_asked_for_and_read_again_and_a_unix_socket_is_served() {
 fn clients_without_a_certificate_of_the_authority_are_refused() {
     let run = Run::new();
     let openssl = |args: &str| {
-        let mut command = std::process::Command::new("openssl");
+        let mut command = Command::new("openssl");
         command.current_dir(run.place.0.path()).args(args.split(' '));
         command.output().is_ok_and(|done| done.status.success())
     };
@@ -276,7 +325,7 @@ fn clients_without_a_certificate_of_the_authority_are_refused() {
              -copy_extensions copy -out {name}.pem"
         ));
     }
-    let curl = std::process::Command::new("curl").arg("--version").output().is_ok();
+    let curl = Command::new("curl").arg("--version").output().is_ok();
     if !made || !curl {
         let why = "there is no openssl, or no curl";
         assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "{why}");
@@ -290,7 +339,7 @@ fn clients_without_a_certificate_of_the_authority_are_refused() {
     let live = run.start(&[]);
     let address = run.status()["health"].as_str().unwrap().to_owned();
     let curl = |args: &[&str]| {
-        let mut command = std::process::Command::new("curl");
+        let mut command = Command::new("curl");
         command.current_dir(run.place.0.path()).args(["-s", "--cacert", "ca.pem"]).args(args);
         let done = command.arg(format!("https://{address}/healthz")).output().unwrap();
         String::from_utf8(done.stdout).unwrap()

@@ -28,6 +28,10 @@ impl Rings {
         }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
     #[inline]
     pub(super) fn get(&self, id: RingId) -> Option<&Ring> {
         let (of, ring) = self.all.get(id.slot as usize)?;

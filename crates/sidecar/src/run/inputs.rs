@@ -1,10 +1,11 @@
 //! Inputs: directories that are followed, and single rings.
 
 use super::damaged::{Damaged, is_damage};
-use super::others::{Others, RAISE_NOFILE};
+use super::others::Others;
 use super::positions::Positions;
 use crate::config::{Input, InputSource};
 use crate::engine::{AttachFailure, Engine};
+use crate::limits;
 use crate::log::Say;
 use perfring_consumer::{AttachError, Idle, Location, Refused, RingFile};
 use perfring_kernel::Target;
@@ -27,6 +28,8 @@ struct Poll<'a, 'b> {
     damaged: &'a mut Damaged,
     troubles: &'a mut Troubles,
     others: &'a mut Others,
+    /// Why there is no room for one more ring. There may be at the next poll.
+    is_short: Option<String>,
     say: &'a mut Say<'b>,
 }
 
@@ -123,6 +126,11 @@ impl Inputs {
         self.singles.retain(|single| single.input != *input);
         self.kernel.retain(|kernel| kernel.input != *input);
         self.waiting.retain(|waiting| waiting.input != *input);
+        match &input.source {
+            InputSource::Dir(dir) => self.others.left(dir),
+            InputSource::Ring(location) => self.others.left(&location.path()),
+            InputSource::Kernel { .. } => {}
+        }
     }
 
     /// Polls all inputs. Returns whether attaching to all present rings was attempted.
@@ -133,7 +141,7 @@ impl Inputs {
         say: &mut Say<'_>,
     ) -> bool {
         let (damaged, troubles, others) = (&mut self.damaged, &mut self.troubles, &mut self.others);
-        let mut poll = Poll { engine, positions, damaged, troubles, others, say };
+        let mut poll = Poll { engine, positions, damaged, troubles, others, is_short: None, say };
         let mut all = true;
         for dir in &mut self.dirs {
             let mut left = CHANGES;
@@ -178,7 +186,10 @@ impl Inputs {
     /// Returns how many rings and directories could not be opened, as far as that is known.
     pub(super) fn not_opened(&self) -> usize {
         let missing = self.dirs.iter().filter(|dir| dir.reported_missing).count();
-        self.waiting.len() + self.others.unopened() + missing
+        // A ring for which there was no descriptor waits, too.
+        let waiting =
+            self.waiting.iter().filter(|waiting| !self.others.has(&waiting.location.path()));
+        waiting.count() + self.others.unopened().0 + missing
     }
 
     /// Adds why directories and rings are not followed. A ring that does not exist yet is.
@@ -193,11 +204,10 @@ impl Inputs {
         let all = all.chain(kernel.map(|kernel| &kernel.reported));
         let all = all.chain(self.waiting.iter().map(|waiting| &waiting.reported));
         reasons.extend(all.filter(|why| !why.is_empty()).cloned());
-        let unopened = self.others.unopened();
+        let (unopened, why) = self.others.unopened();
         if unopened > 0 {
-            reasons.push(format!(
-                "{unopened} files that may be rings cannot be opened: too many files are open"
-            ));
+            reasons
+                .push(format!("not read, of rings or files that may be rings: {unopened}: {why}"));
         }
     }
 
@@ -290,15 +300,26 @@ impl Poll<'_, '_> {
             Tried::Attached | Tried::Gone => {}
             Tried::Never(why) => self.say.warn(&why),
             Tried::Later(why) => {
-                self.say.warn(&why);
+                if !why.is_empty() {
+                    self.say.warn(&why);
+                }
                 waiting.push(Waiting { input: input.clone(), location, uuid, reported: why });
             }
         }
     }
 
     fn attach(&mut self, location: &Location, input: &Input, uuid: [u8; 16]) -> Tried {
+        if self.is_short.is_none() {
+            let shortage = limits::shortage(self.engine.attached());
+            self.is_short = shortage.map(|shortage| shortage.to_string());
+        }
+        if let Some(why) = &self.is_short {
+            self.others.short(location.path(), why, self.say);
+            return Tried::Later(String::new());
+        }
         match self.engine.attach(location, input, Some(uuid), |uuid| self.positions.get(uuid)) {
             Ok(_) => {
+                self.others.opened(&location.path());
                 self.say.debug(&format!("{location} is read"));
                 Tried::Attached
             }
@@ -315,7 +336,10 @@ impl Poll<'_, '_> {
                 Tried::Never(format!("{error}; it is set aside"))
             }
             Err(AttachFailure::Attach(error)) if error.is_shortage() => {
-                Tried::Later(format!("{error}: {RAISE_NOFILE}; retrying"))
+                let why = format!("{error}: {}", limits::RAISE_NOFILE);
+                self.others.short(location.path(), &why, self.say);
+                self.is_short = Some(why);
+                Tried::Later(String::new())
             }
             Err(error) => Tried::Later(format!("{error}; retrying")),
         }

@@ -1,5 +1,6 @@
 //! Files in the directories of the inputs that are not read.
 
+use crate::limits::RAISE_NOFILE;
 use crate::log::Say;
 use perfring_set::NoRing;
 use std::collections::HashSet;
@@ -8,30 +9,23 @@ use std::path::{Path, PathBuf};
 /// Files that are no rings, of which each is reported.
 const OTHERS: usize = 5;
 
-pub(super) const RAISE_NOFILE: &str =
-    "raise that limit (LimitNOFILE of a systemd unit, `ulimit -n`)";
-
 /// Files of directories that are not read: a message for each of the first, and a count.
 #[derive(Default)]
 pub(super) struct Others {
     /// How many of them are no rings.
     no_rings: usize,
-    /// Files that may be rings: there was no descriptor left to open them.
+    /// Rings, and files that may be rings, for which there was no descriptor or no mapping left.
     unopened: HashSet<PathBuf>,
+    /// The limit that the last one of them met.
+    why: String,
 }
 
 impl Others {
     pub(super) fn report(&mut self, other: &NoRing, say: &mut Say<'_>) {
         let path = other.path.display();
         if other.is_shortage {
-            if self.unopened.is_empty() {
-                say.warn(&format!(
-                    "{path} cannot be opened, and more may not: {}; {RAISE_NOFILE}",
-                    other.why
-                ));
-            }
-            self.unopened.insert(other.path.clone());
-            return;
+            let why = format!("{}; {RAISE_NOFILE}", other.why);
+            return self.short(other.path.clone(), &why, say);
         }
         self.no_rings += 1;
         match self.no_rings {
@@ -43,13 +37,33 @@ impl Others {
         }
     }
 
-    /// Notes that a file was opened, or is gone.
+    /// Notes a ring, or a file that may be one, that is not read because of a limit. Reports the first.
+    pub(super) fn short(&mut self, path: PathBuf, why: &str, say: &mut Say<'_>) {
+        if self.unopened.is_empty() {
+            let path = path.display();
+            say.warn(&format!("{path} is not read, and more rings may not be: {why}; retrying"));
+        }
+        why.clone_into(&mut self.why);
+        self.unopened.insert(path);
+    }
+
+    /// Notes a file that was opened, or is gone.
     pub(super) fn opened(&mut self, path: &Path) {
         self.unopened.remove(path);
     }
 
-    /// Returns how many files could not be opened for want of a descriptor.
-    pub(super) fn unopened(&self) -> usize {
-        self.unopened.len()
+    /// Notes that the files below this path are not read any more.
+    pub(super) fn left(&mut self, dir: &Path) {
+        self.unopened.retain(|path| !path.starts_with(dir));
+    }
+
+    /// Returns whether a limit is why a file is not read.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        self.unopened.contains(path)
+    }
+
+    /// Returns how many files are not read because of a limit, and that limit.
+    pub(super) fn unopened(&self) -> (usize, &str) {
+        (self.unopened.len(), &self.why)
     }
 }
