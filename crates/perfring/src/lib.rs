@@ -117,6 +117,7 @@ pub use perfring_consumer::*;
 pub use perfring_producer as producer;
 #[doc(inline)]
 pub use perfring_producer::*;
+#[doc(no_inline)]
 pub use perfring_types::bytemuck;
 pub use types::Record;
 

@@ -25,6 +25,7 @@ mod schema;
 mod shape;
 pub mod tagged;
 
+#[doc(no_inline)]
 pub use bytemuck;
 pub use entry::{BadEntry, ENTRY_MAX, Entries, Entry};
 pub use enums::{Enum, EnumOf, Labelled};
