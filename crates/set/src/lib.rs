@@ -69,7 +69,7 @@ pub use follow_options::{FollowOptions, ReadMode};
 pub use fullest_first::FullestFirst;
 pub use merge::{Merge, MergeFigures};
 pub use merged::{Merged, SourceId};
-pub use paths::paths;
+pub use paths::{dirs, paths};
 pub use perfring_consumer::is_priority;
 pub use perfring_types as types;
 pub use priority::PRIORITY_SEVERITY;

@@ -105,3 +105,30 @@ pub fn paths(dir: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
     paths.sort();
     Ok(paths)
 }
+
+/// Returns the directories in which a directory of rings may have rings, sorted: itself, and the sets of rings per CPU in it,
+/// also those without a ring yet.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let dir = dir.path();
+/// std::fs::create_dir(dir.join("requests"))?;
+/// assert_eq!(perfring_set::dirs(dir)?, [dir, &dir.join("requests")]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// The system's, if the directory is missing, or cannot be read.
+pub fn dirs(dir: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
+    let mut dirs = vec![dir.as_ref().to_owned()];
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_dir && !is_hidden(&entry.file_name()) && !matches!(below(&entry.path()), Below::No(_))
+        {
+            dirs.push(entry.path());
+        }
+    }
+    dirs.sort();
+    Ok(dirs)
+}

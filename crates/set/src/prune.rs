@@ -218,7 +218,7 @@ impl Pruner {
     /// one ring is in its verdict.
     pub fn prune(&mut self) -> Result<Vec<Verdict>, SetError> {
         let mut verdicts = self.plan()?;
-        remove_dead_drafts(&self.dir);
+        crate::paths::dirs(&self.dir).unwrap_or_default().iter().for_each(remove_dead_drafts);
         for verdict in &mut verdicts {
             if let Fate::Removed { dead_for, .. } = verdict.fate {
                 verdict.fate = self.remove(&verdict.ring, dead_for);

@@ -143,6 +143,13 @@ impl From<AttachError> for Failure {
             AttachError::Bad { .. }
             | AttachError::Corrupt { .. }
             | AttachError::Truncated { .. } => Failure::Damaged(error.to_string()),
+            // A socket, a device or a FIFO.
+            AttachError::Io { source, .. }
+                if source.kind() == io::ErrorKind::InvalidInput
+                    && source.raw_os_error().is_none() =>
+            {
+                Failure::Damaged(error.to_string())
+            }
             AttachError::Busy { .. } => {
                 Failure::General(format!("{error}; end it first, or observe with `perfring tail`"))
             }

@@ -236,6 +236,39 @@ fn a_draft_of_a_killed_creator_is_found() {
     assert!(!prune(&[]).out().contains("tmp"));
 }
 
+/// Below a directory are sets of rings per CPU, also those without a ring yet, and directories of Parquet files.
+#[test]
+fn leftovers_below_a_directory_are_found() {
+    let place = Place::new();
+    for dir in ["requests", "tables"] {
+        fs::create_dir(place.path(dir)).unwrap();
+    }
+    let dir = place.path("").to_str().unwrap().to_owned();
+    let done = doctor(&dir);
+    assert_eq!(check(&done, &dir, "rings").0, "note");
+    assert_eq!((done.code(), check(&done, &dir, "drafts").0), (0, "ok".to_owned()));
+    let draft = place.path("requests/.perfring-0123.tmp");
+    let file = fs::File::create(&draft).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+    // No process has this number.
+    let part = place.path("tables/perfring.Log.parquet.4194305.part");
+    fs::write(&part, b"PAR1").unwrap();
+    let done = doctor(&dir);
+    let set = place.path("requests");
+    assert_eq!(check(&done, set.to_str().unwrap(), "drafts").0, "warn");
+    assert_eq!(check(&done, part.to_str().unwrap(), "part").0, "warn");
+    assert_eq!(run(&["prune", &dir], b"").code(), 0);
+    assert!(!draft.exists());
+    // It is no ring, but another program's file.
+    let socket = place.path("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    for command in ["stat", "dump", "tail"] {
+        run(&[command, socket.to_str().unwrap()], b"")
+            .refuses(4, "it is a socket, not a ring's file");
+    }
+    assert_eq!(doctor(socket.to_str().unwrap()).code(), 4);
+}
+
 #[test]
 fn a_ring_of_another_boot_is_noted() {
     let place = Place::new();

@@ -63,7 +63,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         flight_recorders: args.flight_recorders,
     };
     let draft = |path| Draft { bytes: fs::metadata(&path).map_or(0, |meta| meta.len()), path };
-    let drafts: Vec<_> = dead_drafts(&dir).unwrap_or_default().into_iter().map(draft).collect();
+    let dirs = perfring_set::dirs(&dir).unwrap_or_default();
+    let drafts = dirs.iter().flat_map(|dir| dead_drafts(dir).unwrap_or_default());
+    let drafts: Vec<_> = drafts.map(draft).collect();
     let mut pruner = Pruner::new(&dir, rule);
     let verdicts = if args.dry_run { pruner.plan() } else { pruner.prune() }?;
     let mut out = BufWriter::new(Stream::stdout());

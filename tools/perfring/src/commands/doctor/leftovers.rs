@@ -16,16 +16,28 @@ pub(super) enum Leftover {
     Part(PathBuf, i32),
 }
 
-/// Returns those that a name refers to: itself, or those in a directory, sorted by name.
+/// Returns those that a name refers to: itself, or those in a directory and in the directories of Parquet files in it,
+/// sorted by name.
 pub(super) fn of(location: &Location) -> Vec<Leftover> {
     let Location::File(path) = location else { return Vec::new() };
-    let mut paths = vec![path.clone()];
-    if path.is_dir() {
-        let entries = fs::read_dir(path).into_iter().flatten().flatten();
-        paths = entries.map(|entry| entry.path()).collect();
-        paths.sort();
+    if !path.is_dir() {
+        return leftover(path.clone()).into_iter().collect();
     }
-    paths.into_iter().filter_map(leftover).collect()
+    let mut all = Vec::new();
+    for path in entries(path) {
+        let parts = entries(&path).into_iter().filter_map(leftover);
+        all.extend(parts.filter(|part| matches!(part, Leftover::Part(..))));
+        all.extend(leftover(path));
+    }
+    all
+}
+
+/// Returns the paths in a directory, sorted; none of a file.
+fn entries(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
 }
 
 fn leftover(path: PathBuf) -> Option<Leftover> {

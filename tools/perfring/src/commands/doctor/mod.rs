@@ -53,6 +53,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let found = leftovers::of(named);
             match rings_of(named) {
                 Ok(of) if found.is_empty() || named.path().is_dir() => rings.extend(of),
+                Err(Failure::NotFound(why)) if found.is_empty() && named.path().is_dir() => {
+                    report.subject(&named.to_string())?;
+                    report.note("rings", why)?;
+                }
                 // One that cannot be listed is checked as what it was named as, which says why.
                 Err(_) if found.is_empty() => rings.push(named.clone()),
                 _ => {}
@@ -61,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         rings
     };
-    if rings.is_empty() && leftovers.is_empty() {
+    if rings.is_empty() && args.rings.is_empty() {
         report.ok("rings", format!("none in {SHM} that can be read"))?;
     }
     let mut folders = vec![Path::new(SHM).to_owned()];
@@ -77,6 +81,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             files::check_drafts(&mut report, &folder)?;
             folders.push(folder);
         }
+    }
+    // Directories without a ring, and sets that have none yet.
+    let named =
+        args.rings.iter().flat_map(|named| perfring_set::dirs(named.path()).unwrap_or_default());
+    for folder in named.filter(|folder| !folders.contains(folder)) {
+        report.subject(&folder.display().to_string())?;
+        files::check_drafts(&mut report, &folder)?;
     }
     for leftover in &leftovers {
         leftovers::check(&mut report, leftover)?;
