@@ -4,6 +4,7 @@ mod damage;
 mod kills;
 mod lost;
 mod narrow;
+mod no_end;
 
 use crate::numbered::{offer, origin};
 use narrow::Narrow;

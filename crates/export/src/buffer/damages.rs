@@ -13,6 +13,15 @@ pub(super) fn kept(path: &Path) -> PathBuf {
     path.with_extension(DAMAGED)
 }
 
+/// Why a file that has no end may lack something. A process that is killed leaves one, too: that file lacks nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NoEnd {
+    /// It has fewer events than were delivered of it.
+    Shorter { events: u64, delivered: u64 },
+    /// It was written in another boot of the machine, which may have crashed.
+    OtherBoot,
+}
+
 /// The numbers of such files, and what is said of each.
 #[derive(Default)]
 pub(super) struct Damages(Vec<(u64, String)>);
@@ -34,6 +43,21 @@ impl Damages {
         let kept = kept.display();
         let left = "and what could not be read of it is not delivered";
         self.note(number, format!("its buffer: {error}; the file is kept as {kept}, {left}"));
+    }
+
+    /// Notes a file that has no end, and lacks something, or may lack something.
+    pub(super) fn no_end(&mut self, number: u64, path: &Path, why: NoEnd) {
+        let path = path.display();
+        self.note(number, match why {
+            NoEnd::Shorter { events, delivered } => format!(
+                "its buffer: {path} was cut short: {delivered} events of it were delivered, and it has {events} now; how many \
+                 records followed them is not known"
+            ),
+            NoEnd::OtherBoot => format!(
+                "its buffer: {path} has no end, and the machine was started again since it was written: records that had not \
+                 reached the disk may be missing, and how many is not known"
+            ),
+        });
     }
 
     fn note(&mut self, number: u64, said: String) {

@@ -3,8 +3,11 @@
 use crate::files::recording::{ReadError, Reader, boot};
 use crate::model::event::{Event, What};
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use uuid::Uuid;
+
+/// How much of the files is read at the start, to know what they have of rings: the newest.
+const KNOWN_BYTES: u64 = 1 << 30;
 
 /// Rings, and the positions before which all of their records are.
 pub(super) type Ends = HashMap<Uuid, u64>;
@@ -29,8 +32,27 @@ pub(super) fn end_of(event: &Event<'_>) -> Option<RingEnd> {
     }
 }
 
+/// Returns up to where files have rings; the newest file comes first, and each comes with its bytes.
+pub(super) fn ends_of(files: impl Iterator<Item = (PathBuf, u64)>) -> Ends {
+    let (mut ends, mut read) = (Ends::new(), 0);
+    for (path, bytes) in files {
+        if read >= KNOWN_BYTES {
+            break;
+        }
+        read += bytes;
+        let mut found = Ends::new();
+        match find_ends(&path, &mut found) {
+            Ok(true) | Err(ReadError::Truncated { .. }) => {}
+            // What cannot be read was before that in later files: rings may still have it.
+            Ok(false) | Err(_) => ends.clear(),
+        }
+        found.into_iter().for_each(|(ring, end)| extend(&mut ends, ring, end));
+    }
+    ends
+}
+
 /// Finds up to where a file has rings, what is lost of it included. Returns whether that is all.
-pub(super) fn find_ends(path: &Path, ends: &mut Ends) -> Result<bool, ReadError> {
+fn find_ends(path: &Path, ends: &mut Ends) -> Result<bool, ReadError> {
     let mut reader = Reader::open_noted(path)?;
     // In another boot a ring's file may have gone back to an older state.
     if reader.machine().boot != boot() {

@@ -7,6 +7,7 @@
 
 mod damages;
 mod ends;
+mod lock;
 mod numbers;
 mod place;
 mod progress;
@@ -60,6 +61,9 @@ const fn max_bytes() -> u64 {
 ///
 /// Where a file is damaged, the output gets a loss of each ring of which a block could not be read, with
 /// the cause `LossCause::Damaged`, and what follows. The file is kept as `*.damaged`.
+///
+/// A killed process leaves its last file without an end. Nothing of that file is missing: what is not in it is still in the
+/// rings. After a crash of the machine records may be missing, and [`Figures::trouble`] says so.
 ///
 /// A buffer that is full is [`Took::Busy`], as the output itself would be without it.
 pub struct Buffered {

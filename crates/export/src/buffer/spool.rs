@@ -1,12 +1,14 @@
 //! The files of a buffer: recordings, of which the oldest is read and the newest written.
 
+use super::damages::NoEnd::{OtherBoot, Shorter};
 use super::damages::{DAMAGED, Damages, kept};
-use super::ends::{Ends, RingEnd, extend, find_ends};
+use super::ends::{Ends, RingEnd, ends_of, extend};
+use super::lock::lock;
 use super::numbers::Numbers;
 use super::place::Place;
 use super::progress::{At, Progress};
 use crate::delivery::output::{Output, OutputError, Took};
-use crate::files::recording::{Existing, Options, ReadError, Reader, Recording};
+use crate::files::recording::{Existing, Options, ReadError, Reader, Recording, boot};
 use crate::model::event::Event;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -20,8 +22,6 @@ use std::time::{Duration, Instant};
 const PART: u64 = 16;
 const FILE_BYTES: (u64, u64) = (64 << 10, 16 << 20);
 const ENDING: &str = "perfrec";
-/// How much of the files is read at the start, to know what they have of rings: the newest.
-const KNOWN_BYTES: u64 = 1 << 30;
 /// How long a problem of the start is shown.
 const SHOWN: Duration = Duration::from_secs(10);
 
@@ -56,6 +56,8 @@ pub(super) struct Spool {
     /// A problem of the start, and when that was.
     at_start: Option<(Instant, String)>,
     damages: Damages,
+    /// Whether the last process with these files was in another boot of the machine.
+    is_other_boot: bool,
 }
 
 impl Spool {
@@ -70,12 +72,11 @@ impl Spool {
         };
         let io = |error: io::Error| fails(error.to_string());
         fs::create_dir_all(dir).map_err(io)?;
-        let lock = File::create(dir.join("lock")).map_err(io)?;
-        lock.try_lock().map_err(|error| match error {
+        let (lock, is_other_boot) = lock(dir).map_err(|error| match error {
             TryLockError::WouldBlock => fails("another process uses it".to_owned()),
             TryLockError::Error(error) => io(error),
         })?;
-        let (mut waiting, mut finished, mut newest) = (Vec::new(), 0, 0);
+        let (mut waiting, mut empty, mut finished, mut newest) = (Vec::new(), Vec::new(), 0, 0);
         for entry in dir.read_dir().map_err(io)? {
             let entry = entry.map_err(io)?;
             let path = entry.path();
@@ -84,7 +85,10 @@ impl Spool {
             let bytes = entry.metadata().map_err(io)?.len();
             match ending.to_str() {
                 // It was created, and nothing was written to it.
-                Some(ENDING) if bytes == 0 => fs::remove_file(&path).map_err(io)?,
+                Some(ENDING) if bytes == 0 => {
+                    fs::remove_file(&path).map_err(io)?;
+                    empty.push(number);
+                }
                 Some(ENDING) => waiting.push(Segment { number, bytes, is_damaged: false }),
                 Some(DAMAGED) => {}
                 _ => continue,
@@ -110,28 +114,11 @@ impl Spool {
             trouble: None,
             at_start: None,
             damages: Damages::default(),
+            is_other_boot,
         };
+        empty.into_iter().for_each(|number| spool.has_no_beginning(number));
         spool.resume();
         Ok(spool)
-    }
-
-    /// Returns up to where these files have rings, oldest first.
-    fn ends(&self, files: &[Segment]) -> Ends {
-        let (mut ends, mut bytes) = (Ends::new(), 0);
-        for segment in files.iter().rev() {
-            if bytes >= KNOWN_BYTES {
-                break;
-            }
-            bytes += segment.bytes;
-            let mut found = Ends::new();
-            match find_ends(&self.path(segment.number), &mut found) {
-                Ok(true) | Err(ReadError::Truncated { .. }) => {}
-                // What cannot be read was before that in later files: rings may still have it.
-                Ok(false) | Err(_) => ends.clear(),
-            }
-            found.into_iter().for_each(|(ring, end)| extend(&mut ends, ring, end));
-        }
-        ends
     }
 
     /// Continues where delivery was when the last process saved that. Without that, or if it is no
@@ -156,7 +143,7 @@ impl Spool {
         let (exact, rings) = self.progress.resume(place, self.newest + 1, &self.dir);
         let delivered = rings.clone();
         files.retain(|segment| segment.number >= exact);
-        self.had = self.ends(&files);
+        self.had = ends_of(files.iter().map(|it| (self.path(it.number), it.bytes)).rev());
         delivered.into_iter().for_each(|(ring, end)| extend(&mut self.had, ring, end));
     }
 
@@ -177,7 +164,11 @@ impl Spool {
         loop {
             match reader.advance() {
                 Ok(true) if reader.events().1 <= place.events => drop(reader.next()),
-                Ok(_) | Err(ReadError::Truncated { .. }) => return Ok(()),
+                Ok(_) => return Ok(()),
+                Err(ReadError::Truncated { .. }) => {
+                    self.has_no_end(Some(place.events));
+                    return Ok(());
+                }
                 // It is met again.
                 Err(error) => {
                     self.waiting.extend(self.reader.take().map(|(_, segment)| segment));
@@ -185,6 +176,27 @@ impl Spool {
                     return Err(error.to_string());
                 }
             }
+        }
+    }
+
+    /// Handles a file of which no event can be read: its writer was killed, or the machine crashed.
+    fn has_no_beginning(&mut self, number: u64) {
+        if self.is_other_boot {
+            self.damages.no_end(number, &self.path(number), OtherBoot);
+        }
+    }
+
+    /// Handles a file that has no end; `delivered` is how many of its events are, if that is known. A process that was killed
+    /// leaves such a file, which lacks nothing: what is not in the file is still in its rings.
+    fn has_no_end(&mut self, delivered: Option<u64>) {
+        let Some((reader, segment)) = &self.reader else { return };
+        let (number, events) = (segment.number, reader.events().0);
+        let why = match delivered.filter(|delivered| *delivered > events) {
+            Some(delivered) => Some(Shorter { events, delivered }),
+            None => (reader.machine().boot != boot()).then_some(OtherBoot),
+        };
+        if let Some(why) = why {
+            self.damages.no_end(number, &self.path(number), why);
         }
     }
 
@@ -277,7 +289,10 @@ impl Spool {
             match self.open_reader(segment) {
                 Ok(()) => return true,
                 // It was created, and hardly anything was written to it.
-                Err(ReadError::Truncated { .. }) => self.remove(segment),
+                Err(ReadError::Truncated { .. }) => {
+                    self.has_no_beginning(segment.number);
+                    self.remove(segment);
+                }
                 Err(ReadError::Io(error)) if error.kind() != io::ErrorKind::NotFound => {
                     let path = self.path(segment.number);
                     self.trouble = Some(format!("its buffer: {}: {error}", path.display()));
@@ -321,10 +336,7 @@ impl Spool {
                     Ok(true) => return true,
                     Ok(false) if limit.is_some() && !is_over => return false,
                     Ok(false) => {}
-                    // The last file of a process that was killed.
-                    Err(ReadError::Truncated { missing, .. }) => {
-                        self.trouble = Some(format!("its buffer: a file was cut short: {missing}"));
-                    }
+                    Err(ReadError::Truncated { .. }) => self.has_no_end(None),
                     Err(error) => {
                         if limit.is_some() {
                             self.finish(Instant::now());

@@ -217,13 +217,17 @@ fn storm(rng: &mut Rng) {
         }
         if let Some(came) = life.came() {
             assert!(next.contains(&came.start), "{came:?} came, not from {next:?} on");
+            assert_eq!(life.buffered.figures().trouble, None);
             let most = delivered.unwrap_or(came.start).max(*next.end());
             next = saved.unwrap_or(*next.start())..=most;
         }
     }
     let mut life = Life::begin(&rings, dir.path());
     rings.offer(&mut life.buffered, in_file..all);
-    (0..20).for_each(|_| life.pass(usize::MAX));
+    for _ in 0..20 {
+        life.pass(usize::MAX);
+        assert_eq!(life.buffered.figures().trouble, None, "nothing is missing");
+    }
     match life.came() {
         Some(came) => {
             assert!(next.contains(&came.start) && came.end == all, "{came:?}, {next:?}, {all}")
