@@ -107,6 +107,25 @@ fn only_what_the_receiver_calls_malformed_is_refused() {
 }
 
 #[test]
+fn while_requests_are_refused_as_a_whole_it_says_so_until_a_later_one_is_accepted() {
+    let server = Server::start(At::Port);
+    let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
+    let options = mapped(&server, |mapping| {
+        mapping.batch_items = 10;
+        mapping.batch_delay = Duration::from_secs(3600);
+    });
+    let mut otlp = Otlp::open("otlp", &options).unwrap();
+    let replies = [Err(Status::invalid_argument("no such field")), Ok(10), Ok(2), Ok(0)];
+    for (n, reply) in (0..).zip(replies) {
+        server.reply([reply]);
+        emit(&feed, 10 * n..10 * n + 10);
+        feed.pump(&mut seqs, &mut otlp);
+        delivers(&mut otlp);
+        assert_eq!(otlp.figures().refusing.is_some(), n < 2, "{n}: {:?}", otlp.figures());
+    }
+}
+
+#[test]
 fn a_new_token_ends_the_pause_that_the_receiver_asks_for() {
     let server = Server::start(At::Port);
     server.got.lock().unwrap().token = Some("Bearer new".into());

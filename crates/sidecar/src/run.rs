@@ -198,6 +198,7 @@ impl Sidecar {
         let deadline = later(Instant::now(), self.config.settings.shutdown);
         let errors = self.engine.close(deadline);
         self.report_notes(say);
+        self.outputs.report_troubles(&self.engine, say);
         self.positions.update(self.engine.saved());
         if let Err(error) = self.positions.save() {
             say.warn(&error.to_string());

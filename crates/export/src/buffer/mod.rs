@@ -248,7 +248,7 @@ impl Output for Buffered {
     fn figures(&self) -> Figures {
         let mut figures = self.inner.figures();
         (figures.taken, figures.damaged) = (self.taken, self.damaged);
-        if let Some(trouble) = &mut figures.trouble {
+        if let Some(trouble) = figures.trouble.as_mut().filter(|_| figures.refusing.is_none()) {
             trouble.push_str("; its buffer takes what it lacks");
         }
         figures.trouble = match (figures.trouble, self.spool.trouble()) {

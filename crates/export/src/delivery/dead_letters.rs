@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
+/// The end of a message about what is not kept.
+pub(crate) const NOT_KEPT: &str = "; not kept: `dead_letters` names no file";
+
 /// A file of dead letters: one JSON object a line.
 ///
 /// It is opened for each letter, so that it may be moved away at any time.

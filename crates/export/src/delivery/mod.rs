@@ -7,6 +7,8 @@ pub(crate) mod draft;
 #[cfg(any(feature = "nats", feature = "otlp"))]
 pub(crate) mod jitter;
 pub(crate) mod output;
+#[cfg(any(feature = "nats", feature = "otlp"))]
+pub(crate) mod refusals;
 pub(crate) mod replace;
 pub(crate) mod rotated;
 pub(crate) mod series;

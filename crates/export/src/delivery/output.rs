@@ -63,6 +63,8 @@ pub struct Figures {
     pub removed: Pruned,
     /// A message about the present problem, if there is one.
     pub trouble: Option<String>,
+    /// Why the receiver refused all of its last request for good, until it accepts something of a later one.
+    pub refusing: Option<String>,
 }
 
 #[cfg(feature = "otlp")]

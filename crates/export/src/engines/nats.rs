@@ -332,6 +332,7 @@ impl Output for Nats {
             retries: reported.retries,
             refused: reported.refused,
             refused_by: refused.into_iter().map(|count| (TOO_LARGE, count)).collect(),
+            refusing: reported.refusals.whole().map(str::to_owned),
             trouble: self.thread.why().map(str::to_owned).or_else(|| reported.trouble()),
             ..Figures::default()
         }

@@ -169,6 +169,29 @@ fn a_message_too_large_for_the_server_is_refused_for_good_and_counted() {
 }
 
 #[test]
+fn while_messages_are_refused_it_says_so_until_a_later_one_is_accepted() {
+    let Some(server) = Server::with("jetstream { store_dir: STORE }\nmax_payload: 20000") else {
+        return;
+    };
+    let mut nats = Nats::open("engine", &options(&server)).unwrap();
+    let ring = origin(0, "a");
+    for (seq, len) in (0..).zip([30_000, 10, 30_000]) {
+        let bytes = vec![b'x'; len];
+        let event = Event { seq, origin: &ring, what: record(seq * 8, &bytes, &ring) };
+        nats.take(&event).unwrap();
+        until("it is answered", || {
+            nats.flush().unwrap();
+            nats.unsettled().is_none()
+        });
+        let figures = nats.figures();
+        assert_eq!(figures.refusing.is_some(), len > 20_000, "{figures:?}");
+        let why = figures.trouble.unwrap();
+        assert!(why.ends_with("; not kept: `dead_letters` names no file"), "{why}");
+    }
+    nats.close(deadline()).unwrap();
+}
+
+#[test]
 fn a_message_too_large_for_the_stream_is_refused_for_good_too() {
     let Some(server) = Server::start() else { return };
     server.make_stream(stream::Config {

@@ -1,6 +1,7 @@
 //! What the receiver calls malformed is kept with its reason.
 
 use super::delivery::numbers;
+use super::spans::{end, start};
 use super::*;
 use base64::Engine as _;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
@@ -157,4 +158,55 @@ fn a_letter_that_cannot_be_written_holds_the_output() {
     otlp.close(deadline()).unwrap();
     assert_eq!(letters(&path).len(), 1);
     assert_eq!(otlp.figures().refused_by, [("400", 1)]);
+}
+
+#[test]
+fn while_requests_are_refused_as_a_whole_it_says_so_until_a_later_one_is_accepted() {
+    let server = Server::start();
+    let (mut feed, mut seqs, mut spans) =
+        (Feed::new(1, "ring"), Numbers::default(), Numbers::default());
+    let options = mapped(&server, |mapping| {
+        mapping.batch_items = 10;
+        mapping.batch_delay = Duration::from_secs(3600);
+    });
+    let mut otlp = Otlp::open("otlp", &options).unwrap();
+    let mut sent = 0;
+    let mut send = |feed: &mut Feed, otlp: &mut Otlp, reply: Option<Reply>| {
+        server.reply(reply);
+        emit(feed, sent..sent + 10);
+        sent += 10;
+        feed.pump(&mut seqs, otlp);
+        delivers(otlp);
+        otlp.figures()
+    };
+    for reply in [Reply::Status(400, ""), Reply::Status(422, ""), Reply::Partial(10)] {
+        for _ in 0..2 {
+            let figures = send(&mut feed, &mut otlp, Some(reply.clone()));
+            let why = figures.refusing.unwrap();
+            assert!(why.starts_with("10 of 10 items were refused ("), "{why}");
+            assert!(why.ends_with("; not kept: `dead_letters` names no file"), "{why}");
+            assert_eq!(figures.trouble, Some(why));
+        }
+        // Accepted in part is accepted. The complaint is still shown.
+        for reply in [Some(Reply::Partial(2)), None] {
+            let figures = send(&mut feed, &mut otlp, reply);
+            assert_eq!(figures.refusing, None);
+            assert!(figures.trouble.unwrap().starts_with("2 of 10 items were refused ("));
+        }
+    }
+    // Another signal is not accepted with this one.
+    assert!(send(&mut feed, &mut otlp, Some(Reply::Status(400, ""))).refusing.is_some());
+    feed.sink.emit(&start()).unwrap();
+    feed.sink.emit(&end()).unwrap();
+    spans.next = 1000;
+    feed.pump(&mut spans, &mut otlp);
+    otlp.hurry();
+    delivers(&mut otlp);
+    assert!(!server.got.lock().unwrap().traces.is_empty());
+    assert!(otlp.figures().refusing.is_some());
+    // Each item of a request is too large.
+    server.got.lock().unwrap().most = Some(10);
+    assert!(send(&mut feed, &mut otlp, None).refusing.unwrap().contains("(too large)"));
+    server.got.lock().unwrap().most = None;
+    assert_eq!(send(&mut feed, &mut otlp, None).refusing, None);
 }

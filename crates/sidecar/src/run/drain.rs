@@ -75,8 +75,13 @@ impl Sidecar {
         if !not_read.is_empty() {
             let _ = write!(line, "; not read: {}", not_read.join(", "));
         }
+        let refused: u64 = self.engine.outputs().map(|output| output.figures.refused).sum();
+        if refused > 0 {
+            let _ = write!(line, "; {refused} records were refused for good");
+        }
         if was_asked && !self.config.settings.log_interval.is_zero() {
-            // Anything that is left must not pass unnoticed.
+            // What is left or was refused must not pass unnoticed.
+            let is_all = is_all && refused == 0;
             let level = if is_all { Level::Info } else { Level::Warn };
             say.figures(level, &line);
         }

@@ -8,6 +8,7 @@ use super::outputs::Outputs;
 use super::requests::{Asked, Requests};
 use super::status;
 use super::systemd::Systemd;
+use crate::config::Delivery::Required;
 use crate::config::{Config, Settings};
 use crate::control;
 use crate::engine::Engine;
@@ -195,6 +196,9 @@ impl Service {
         for output in engine.outputs() {
             if let Some(error) = output.failed {
                 reasons.push(error.to_string());
+            }
+            if let Some(why) = output.figures.refusing.filter(|_| output.delivery == Required) {
+                reasons.push(format!("{}: {why}", output.name));
             }
         }
         if reasons.len() > REASONS {

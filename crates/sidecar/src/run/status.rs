@@ -87,6 +87,7 @@ fn output_json(output: &OutputStatus<'_>) -> Value {
         "retries": figures.retries,
         "refused": figures.refused,
         "refused_by": refused_by,
+        "refusing": figures.refusing.is_some(),
         "dropped": output.dropped.records,
         "damaged": figures.damaged,
         "rules": rules,

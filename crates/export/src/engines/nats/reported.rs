@@ -1,6 +1,7 @@
 //! State that the thread reports to the output.
 
 use super::flight::Finished;
+use crate::delivery::refusals::Refusals;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
@@ -21,8 +22,7 @@ pub(super) struct Reported {
     pub(super) bytes: u64,
     pub(super) retries: u64,
     pub(super) refused: u64,
-    /// The last entry that was refused for good.
-    pub(super) last_refused: Option<String>,
+    pub(super) refusals: Refusals,
     /// The present problem.
     pub(super) trouble: Option<String>,
 }
@@ -35,10 +35,6 @@ impl Shared {
 
 impl Reported {
     pub(super) fn trouble(&self) -> Option<String> {
-        let refused = || {
-            let last = self.last_refused.as_ref()?;
-            Some(format!("{} refused for good, the last: {last}", self.refused))
-        };
-        self.trouble.clone().or_else(refused)
+        self.trouble.clone().or_else(|| self.refusals.trouble().map(str::to_owned))
     }
 }

@@ -12,7 +12,8 @@ use super::options::Options;
 use super::read_back::read_back;
 use super::reported::Shared;
 use super::stream::find;
-use crate::delivery::dead_letters::{DeadLetters, Letter};
+use crate::delivery::dead_letters::{DeadLetters, Letter, NOT_KEPT};
+use crate::delivery::refusals::Refused;
 use crate::model::duration::later;
 use async_nats::jetstream::ErrorCode;
 use async_nats::{Message, StatusCode, Subject};
@@ -361,6 +362,7 @@ impl Worker {
             reported.delivered += entry.records();
             reported.bytes += entry.payload.len() as u64;
             reported.trouble = None;
+            reported.refusals.answered(Refused::NotAll, None);
         }
         let finished = match sequence {
             Some(sequence) => self.flight.stored(number, sequence),
@@ -394,10 +396,13 @@ impl Worker {
                     request: &entry.payload,
                 };
                 what += &letters.place(&letter)?;
+            } else {
+                what += NOT_KEPT;
             }
             let mut reported = self.shared.reported();
             reported.refused += entry.records();
-            reported.last_refused = Some(what);
+            let why = format!("{} refused for good, the last: {what}", reported.refused);
+            reported.refusals.answered(Refused::All, Some(why));
         }
         let finished = self.flight.done(number);
         self.finish(finished);

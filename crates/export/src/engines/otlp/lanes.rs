@@ -4,14 +4,13 @@ use super::batch::{Batch, Credit};
 use super::mapping::Lane;
 use crate::delivery::dead_letters::DeadLetters;
 use crate::delivery::output::Figures;
+use crate::delivery::refusals::{Refusals, Refused};
 use crate::delivery::thread::Ended;
 use crate::model::duration::later;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a refusal is reported.
-const REPORTED: Duration = Duration::from_secs(60);
 /// How often files of secrets are compared during a pause, and whether a thread has ended while all is awaited.
 const LOOK: Duration = Duration::from_secs(1);
 /// A trouble is reported again after these minutes, and every hour.
@@ -35,7 +34,6 @@ struct State {
     /// Bytes that are queued or being sent.
     bytes: usize,
     figures: Figures,
-    refused: Option<(Instant, String)>,
     /// No more batches will arrive: all are to be sent until this deadline.
     closing: Option<Instant>,
     /// Whether threads end now.
@@ -49,6 +47,7 @@ struct Queue {
     sending: Option<(u64, u64)>,
     /// The present problem, and when problems began.
     trouble: Option<(Instant, String)>,
+    refusals: Refusals,
 }
 
 /// What became of a batch.
@@ -125,10 +124,12 @@ impl Lanes {
     pub(super) fn figures(&self) -> Figures {
         let state = self.lock();
         let now = state.lanes.iter().find_map(Queue::trouble);
-        let refused = state.refused.as_ref().filter(|(at, _)| at.elapsed() < REPORTED);
+        let refusals = || state.lanes.iter().map(|queue| &queue.refusals);
+        let refusing = refusals().find_map(Refusals::whole).map(str::to_owned);
+        let refused = || refusals().find_map(Refusals::trouble).map(str::to_owned);
         let ended = self.ended.why().map(str::to_owned);
-        let trouble = ended.or(now).or_else(|| refused.map(|(_, why)| why.clone()));
-        Figures { trouble, ..state.figures.clone() }
+        let trouble = ended.or(now).or_else(|| refusing.clone()).or_else(refused);
+        Figures { trouble, refusing, ..state.figures.clone() }
     }
 
     /// Waits until all is sent. Returns the number of records that were not, and why.
@@ -277,7 +278,8 @@ impl Lanes {
         state.lanes[lane].trouble = None;
         // An item may be of several records, and the answer does not say which items were refused.
         let refused: u64 = outcome.refused.iter().map(|(_, items)| items).sum();
-        let refused = if refused >= items { records } else { refused.min(records) };
+        let is_all = items > 0 && refused >= items;
+        let refused = if is_all { records } else { refused.min(records) };
         let mut left = refused;
         for (at, (cause, items)) in outcome.refused.iter().enumerate() {
             let is_last = at + 1 == outcome.refused.len();
@@ -286,9 +288,9 @@ impl Lanes {
             state.figures.refuse(cause, count);
         }
         state.figures.delivered += records - refused;
-        if !outcome.why.is_empty() {
-            state.refused = Some((Instant::now(), outcome.why.clone()));
-        }
+        let why = Some(outcome.why.clone()).filter(|why| !why.is_empty());
+        let all = if is_all { Refused::All } else { Refused::NotAll };
+        state.lanes[lane].refusals.answered(all, why);
         drop(state);
         self.changed.notify_all();
     }
