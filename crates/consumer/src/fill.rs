@@ -5,7 +5,7 @@ use crate::cursor::either;
 use crate::observer::Observer;
 use perfring_abi::Producers;
 use perfring_ring::OwnerInfo;
-use perfring_shm::{AttachError, RingFile, Seat};
+use perfring_shm::{AttachError, RingFile, Seat, named};
 
 /// How full a ring is, as one of its readers sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +51,35 @@ impl Observer {
             held: 0,
             size,
         }
+    }
+
+    /// Returns the position before which a drop ring is free: its slowest consumer has released everything there. A named
+    /// consumer counts at once, a producer moves the ring's tail later. In an overwrite ring, the position of the oldest
+    /// record.
+    ///
+    /// ```
+    /// # use perfring_consumer::{Observer, Start};
+    /// # use perfring_producer::{Options, Producer};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// let observer = Observer::open(&path, Start::Latest)?;
+    /// producer.publish(b"a record")?;
+    /// assert!(observer.released()? < observer.head(), "the record is unread");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`AttachError`]: the seats of named consumers cannot be read.
+    pub fn released(&self) -> Result<u64, AttachError> {
+        let mapping = self.window.mapping();
+        let tail = mapping.raw().tail();
+        if self.layout().consumers == 0 {
+            return Ok(tail);
+        }
+        let seats = named(mapping.file())?.into_iter().map(|(_, figures)| figures);
+        let slowest = seats.filter(|seat| seat.waited_for).map(|seat| seat.totals.pos).min();
+        Ok(slowest.unwrap_or(0).max(tail))
     }
 
     /// Returns whether a producer is attached, so that more records may come.

@@ -52,6 +52,7 @@ pub use files::perfetto::{Perfetto, PerfettoOptions};
 pub use files::{json, recording};
 pub use model::duration::{duration, later, read_duration, read_some_duration};
 pub use model::event::{Event, Key, Loss, LossCause, Origin, Rec, Totals, What, sum_of};
+pub use model::figures;
 pub use model::rule_name::RuleName;
 pub use model::shapes::Shapes;
 pub use model::signal;

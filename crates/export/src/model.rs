@@ -2,6 +2,7 @@
 
 pub(crate) mod duration;
 pub(crate) mod event;
+pub mod figures;
 pub(crate) mod mangle;
 pub(crate) mod processes;
 pub(crate) mod rule_name;

@@ -299,9 +299,9 @@ fn losses_are_counted_by_cause() {
     }
     let page = scrape(prometheus.address(), "");
     let of = |name, cause| page.value(name, &[("cause", cause), ("ring", "shop")]);
-    assert_eq!(of("perfring_lost_records_total", "full"), Some(6.0));
-    assert_eq!(of("perfring_lost_records_total", "lapped"), Some(3.0));
-    assert_eq!(of("perfring_lost_bytes_total", "full"), Some(200.0));
+    assert_eq!(of("perfring_ring_lost_records_total", "full"), Some(6.0));
+    assert_eq!(of("perfring_ring_lost_records_total", "lapped"), Some(3.0));
+    assert_eq!(of("perfring_ring_lost_bytes_total", "full"), Some(200.0));
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod reporting;
 mod ring;
 mod rings;
 pub(crate) mod turn;
+mod unread;
 mod untold;
 
 pub use merges::RingId;

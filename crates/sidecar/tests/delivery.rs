@@ -2,6 +2,7 @@
 
 mod losses;
 mod replaced;
+mod unread;
 
 use crate::scripted::{DELAY, Reported, Scripted, all_due, publish, ring, until};
 use perfring_consumer::{Consumer, Item, Location, Stat};

@@ -165,24 +165,16 @@ print(sum(sum(pq.read_table(f).column('records').to_pylist()) for f in sys.argv[
 #[cfg(all(feature = "otlp", feature = "parquet", feature = "prometheus"))]
 #[test]
 fn what_other_programs_receive_has_the_losses_at_the_end_of_a_ring() {
-    use nix::sys::socket::{
-        AddressFamily, SockFlag, SockType, SockaddrIn, bind, getsockname, setsockopt, socket,
-        sockopt,
-    };
+    use crate::command::held_port;
     use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
     use perfring_testkit::wait::until;
     use perfring_testrig::otlp::Server;
     use std::io::{Read as _, Write as _};
-    use std::os::fd::AsRawFd as _;
     let place = Place::new();
     let ring = ring(&place, "rings");
     let lost = OFFERED - ring.written;
     let (server, parquet) = (Server::start(), file(&place, "parquet"));
-    // The bound port is this test's. The sidecar can bind it too, because no socket listens on it.
-    let port = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
-    setsockopt(&port, sockopt::ReuseAddr, &true).unwrap();
-    bind(port.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();
-    let address = getsockname::<SockaddrIn>(port.as_raw_fd()).unwrap().to_string();
+    let (_port, address) = held_port();
     let config = file(&place, "sidecar.toml");
     let text = format!(
         "[[input]]\ndir = {:?}\n[[output]]\ntype = \"otlp\"\nendpoint = {:?}\nbatch_delay = \"0\"\n\
@@ -198,7 +190,7 @@ fn what_other_programs_receive_has_the_losses_at_the_end_of_a_ring() {
         write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
         let mut page = String::new();
         stream.read_to_string(&mut page).ok()?;
-        let is_it = |line: &&str| line.starts_with("perfring_lost_records_total{");
+        let is_it = |line: &&str| line.starts_with("perfring_ring_lost_records_total{");
         let line = page.lines().find(is_it)?;
         assert!(line.contains("cause=\"full\"") && line.contains("ring=\"ring\""), "{line}");
         line.rsplit(' ').next()?.parse::<f64>().ok()

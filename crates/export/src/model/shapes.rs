@@ -2,8 +2,8 @@
 
 use crate::model::event::{Origin, Rec};
 use perfring_consumer::{
-    AttachError, Layout, Location, Observer, OwnerInfo, Producers, ReadError, Record, RecordType,
-    RingTotals, Saved, Snapshot, Start, Types,
+    AttachError, Item, Layout, Location, Observer, OwnerInfo, Producers, ReadError, Record,
+    RecordType, RingTotals, Saved, Snapshot, Start, Types,
 };
 use perfring_types::Entries;
 use std::collections::HashMap;
@@ -11,6 +11,8 @@ use std::collections::HashMap;
 /// Records of one unknown type that are passed over before a table that has grown, and did not have
 /// the type, is read again. Doubles every time, up to the limit: a hostile table costs little.
 const PATIENCE_MAX: u32 = 4096;
+/// Losses that may precede a record whose timestamp is wanted: one of each cause, twice.
+const LOSSES_MAX: usize = 16;
 /// The limit of types that are known to be missing in the table. Further types share one counter.
 const MISSED_MAX: usize = 256;
 
@@ -197,6 +199,24 @@ impl Shapes {
     #[must_use]
     pub fn totals(&self) -> Option<RingTotals> {
         self.source.as_ref()?.stat().ok()?.totals
+    }
+
+    /// Returns the position before which a drop ring is free, as [`Observer::released`] does, if it is a live ring.
+    #[must_use]
+    pub fn released(&self) -> Option<u64> {
+        self.source.as_ref()?.released().ok()
+    }
+
+    /// Returns the timestamp of the first record from a position on, ns; `None` if there is none, or no timestamp.
+    #[must_use]
+    pub fn first_time(&self, from: Saved) -> Option<u64> {
+        let mut reader = self.reader(from).ok()??;
+        for _ in 0..LOSSES_MAX {
+            if let Item::Record(record) = reader.read().ok()?? {
+                return record.time;
+            }
+        }
+        None
     }
 
     /// Copies all that the ring holds now, if it is a ring.

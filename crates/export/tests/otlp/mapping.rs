@@ -134,14 +134,14 @@ fn losses_are_a_log_record_and_counts() {
         s("07070707070707070707070707070701-64-lost-full")
     );
     let all = metrics(&server);
-    let (_, _, lost) = all.iter().find(|row| row.2.name == "perfring.lost_records").unwrap();
+    let (_, _, lost) = all.iter().find(|row| row.2.name == "perfring.ring.lost_records").unwrap();
     let Some(Data::Sum(sum)) = &lost.data else { panic!() };
     let mut counts: Vec<_> =
-        sum.data_points.iter().map(|it| (find(&it.attributes, "cause"), it.value)).collect();
+        sum.data_points.iter().map(|it| (find(&it.attributes, "error.type"), it.value)).collect();
     counts.sort_by_key(|count| format!("{count:?}"));
     let expected = [(s("full"), Some(Point::AsInt(6))), (s("lapped"), Some(Point::AsInt(3)))];
     assert_eq!(counts, expected);
-    assert_eq!(find(&sum.data_points[0].attributes, "ring"), s("ring"));
+    assert_eq!(find(&sum.data_points[0].attributes, "perfring.ring.name"), s("ring"));
 }
 
 #[test]

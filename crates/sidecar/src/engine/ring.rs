@@ -10,7 +10,9 @@ use perfring_consumer::{
 };
 use perfring_export::{Origin, Shapes, sum_of};
 use perfring_set::{Source, is_priority};
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::fmt;
 use std::hash::Hasher;
 use std::time::Instant;
 use thiserror::Error;
@@ -84,6 +86,36 @@ pub struct RingStatus<'a> {
     pub priority: bool,
     /// Bytes between what is delivered and what is published.
     pub lag: u64,
+    unread: Unread<'a>,
+}
+
+/// What is unread of a ring: of one that is consumed, what its slowest consumer has not released; of one that is
+/// observed, what the sidecar has not delivered. It is found when it is asked for.
+#[derive(Clone, Copy)]
+struct Unread<'a>(&'a Ring);
+
+impl fmt::Debug for Unread<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Unread")
+    }
+}
+
+impl RingStatus<'_> {
+    /// Returns how many bytes are unread, at most the ring's size: of a ring that is consumed, those that its slowest
+    /// consumer has not released; of one that is observed, those that the sidecar has not delivered. `None` for a ring
+    /// of the kernel.
+    #[must_use]
+    pub fn unread(&self) -> Option<u64> {
+        let Unread(ring) = self.unread;
+        let from = ring.unread_from()?.pos;
+        Some(ring.shapes.head().saturating_sub(from).min(self.origin.data_size))
+    }
+
+    /// Returns the timestamp of the oldest unread record, ns; `None` if all is read, or if the ring has no timestamps.
+    #[must_use]
+    pub fn oldest_unread(&self) -> Option<u64> {
+        self.unread.0.oldest_unread()
+    }
 }
 
 /// An event that is worth a message.
@@ -173,6 +205,8 @@ pub(crate) struct Ring {
     pub(crate) removed: bool,
     pub(crate) stage: Stage,
     pub(crate) figures: RingFigures,
+    /// The position of the oldest unread record at the last look, and its timestamp.
+    oldest: Cell<(u64, Option<u64>)>,
 }
 
 impl Ring {
@@ -246,6 +280,7 @@ impl Ring {
             removed: false,
             stage: Stage::Reading,
             figures: RingFigures::default(),
+            oldest: Cell::default(),
         }
     }
 
@@ -316,7 +351,30 @@ impl Ring {
             removed: self.removed,
             priority: self.class() == Class::Priority,
             lag: self.shapes.head().saturating_sub(self.delivered().pos()),
+            unread: Unread(self),
         }
+    }
+
+    /// Returns where what is unread begins.
+    fn unread_from(&self) -> Option<Saved> {
+        self.location.as_ref()?;
+        let delivered = self.delivered().saved();
+        match self.observed {
+            true => Some(delivered),
+            false => Some(Saved { pos: self.shapes.released()?, ..delivered }),
+        }
+    }
+
+    /// Returns the timestamp of the oldest unread record. One that stays the oldest is looked for once.
+    fn oldest_unread(&self) -> Option<u64> {
+        let from = self.unread_from().filter(|from| from.pos < self.shapes.head())?;
+        let (pos, time) = self.oldest.get();
+        if pos == from.pos && time.is_some() {
+            return time;
+        }
+        let time = if self.shapes.origin().timed { self.shapes.first_time(from) } else { None };
+        self.oldest.set((from.pos, time));
+        time
     }
 }
 

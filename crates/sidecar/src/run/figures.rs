@@ -7,15 +7,15 @@
 use super::status::resident;
 use crate::config::OutputConfig;
 use crate::engine::{Engine, OutputStatus, RingFigures, RingStatus};
+pub(super) use perfring_export::figures::{CAUSE, RING};
+use perfring_export::figures::{LOST_BYTES, LOST_RECORDS};
 use std::time::Duration;
 
 /// More rings than these are added up.
 const RINGS: usize = 100;
 
-pub(crate) const RING: &str = "perfring.ring.name";
 pub(crate) const OUTPUT: &str = "otel.component.name";
 const KIND: &str = "otel.component.type";
-pub(crate) const CAUSE: &str = "error.type";
 pub(crate) const RULE: &str = "perfring.rule.name";
 
 /// Names and values.
@@ -69,10 +69,13 @@ const RECORDS: (&str, &str, &str) = ("perfring.ring.records", "{record}", "Recor
 const BYTES: (&str, &str, &str) = ("perfring.ring.bytes", "By", "Bytes of their payloads");
 const LATE: (&str, &str, &str) =
     ("perfring.ring.late", "{record}", "Records that arrived too late for the order of time");
-const LOST: (&str, &str, &str) =
-    ("perfring.ring.lost_records", "{record}", "Records that the ring reported as lost");
 const LAG: (&str, &str, &str) =
     ("perfring.ring.lag", "By", "Bytes between what is delivered and what is published");
+const SIZE: (&str, &str, &str) = ("perfring.ring.size", "By", "Bytes that the ring has room for");
+const FILL: (&str, &str, &str) =
+    ("perfring.ring.fill", "1", "The share of the ring that is unread, from 0 to 1");
+const UNREAD_AGE: (&str, &str, &str) =
+    ("perfring.ring.unread_age", "s", "How long ago the oldest unread record was published");
 
 /// Passes all figures to `take`.
 pub(crate) fn gather(
@@ -86,14 +89,15 @@ pub(crate) fn gather(
     let count = engine.rings().count();
     // Without a name: what rings counted that are not read any more, or all.
     if rings == Rings::Each || count <= RINGS {
-        engine.rings().for_each(|ring| of_ring(&ring, &mut gather));
+        engine.rings().for_each(|ring| of_ring(engine, &ring, &mut gather));
         if *engine.ended_figures() != RingFigures::default() {
             of_figures(engine.ended_figures(), &[], &mut gather);
         }
     } else {
         of_figures(&engine.ring_figures(), &[], &mut gather);
-        let lag = engine.rings().map(|ring| ring.lag).fold(0, u64::saturating_add);
-        gather.gauge(LAG, lag as f64, &[]);
+        let mut all = Space::default();
+        engine.rings().for_each(|ring| all.add(&Space::of(engine, &ring)));
+        all.pass_on(&[], &mut gather);
     }
     for output in engine.outputs() {
         let kind = outputs.iter().find(|config| config.name == output.name);
@@ -112,10 +116,48 @@ pub(crate) fn gather(
     gather.gauge(("process.uptime", "s", "How long the sidecar runs"), since.as_secs_f64(), &[]);
 }
 
-fn of_ring(ring: &RingStatus<'_>, gather: &mut Gather<'_>) {
+fn of_ring(engine: &Engine, ring: &RingStatus<'_>, gather: &mut Gather<'_>) {
     let name = [(RING, &*ring.origin.name)];
     of_figures(ring.figures, &name, gather);
-    gather.gauge(LAG, ring.lag as f64, &name);
+    Space::of(engine, ring).pass_on(&name, gather);
+}
+
+/// How a ring's space is used. Of several rings: sums of bytes, and the greatest fill and age.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Space {
+    pub(super) size: u64,
+    pub(super) lag: u64,
+    /// From 0 to 1; `None` for a ring of the kernel.
+    pub(super) fill: Option<f64>,
+    /// `None` for a ring without timestamps.
+    pub(super) unread_age: Option<Duration>,
+}
+
+impl Space {
+    pub(super) fn of(engine: &Engine, ring: &RingStatus<'_>) -> Self {
+        let size = ring.origin.data_size;
+        let fill = ring.unread().map(|unread| unread as f64 / size.max(1) as f64);
+        Space { size, lag: ring.lag, fill, unread_age: engine.unread_age(ring) }
+    }
+
+    fn add(&mut self, other: &Space) {
+        self.size = self.size.saturating_add(other.size);
+        self.lag = self.lag.saturating_add(other.lag);
+        self.unread_age = self.unread_age.max(other.unread_age);
+        let fills = [self.fill, other.fill].into_iter().flatten();
+        self.fill = fills.reduce(f64::max);
+    }
+
+    fn pass_on(&self, name: Attributes<'_>, gather: &mut Gather<'_>) {
+        gather.gauge(SIZE, self.size as f64, name);
+        gather.gauge(LAG, self.lag as f64, name);
+        if let Some(fill) = self.fill {
+            gather.gauge(FILL, fill, name);
+        }
+        if let Some(age) = self.unread_age {
+            gather.gauge(UNREAD_AGE, age.as_secs_f64(), name);
+        }
+    }
 }
 
 /// Passes on what a ring counted, by its name; without a name, what several did.
@@ -125,7 +167,9 @@ fn of_figures(figures: &RingFigures, name: Attributes<'_>, gather: &mut Gather<'
     gather.counter(LATE, figures.late, name);
     for (cause, lost) in &figures.lost {
         let cause = (CAUSE, cause.name());
-        gather.counter(LOST, lost.records, &[name, &[cause]].concat());
+        let attributes = [name, &[cause]].concat();
+        gather.counter(LOST_RECORDS, lost.records, &attributes);
+        gather.counter(LOST_BYTES, lost.bytes, &attributes);
     }
 }
 
@@ -169,8 +213,8 @@ fn of_output(output: &OutputStatus<'_>, kind: &str, gather: &mut Gather<'_>) {
     }
     let trouble = figures.trouble.is_some() || output.failed.is_some();
     let help = "1 while something is wrong with it";
-    gather.gauge(("perfring.output.trouble", "1", help), f64::from(u8::from(trouble)), &name);
+    gather.gauge(("perfring.output.trouble", "", help), f64::from(u8::from(trouble)), &name);
     let help = "1 while it lacks what others have, and reads it from the rings";
     let behind = f64::from(u8::from(output.is_behind));
-    gather.gauge(("perfring.output.behind", "1", help), behind, &name);
+    gather.gauge(("perfring.output.behind", "", help), behind, &name);
 }

@@ -26,6 +26,7 @@ fn set(own: &dyn Own, figure: &Figure<'_>) {
     let unit = match figure.unit {
         "By" if !figure.name.ends_with("bytes") => ".bytes",
         "s" => ".seconds",
+        "1" => ".ratio",
         _ => "",
     };
     let name = format!("{}{unit}", figure.name);

@@ -212,3 +212,19 @@ impl Losses {
         summed + self.others.values().sum::<u64>()
     }
 }
+
+/// Returns an address, and the socket that keeps its port for this test. A server of the test can listen on it, too,
+/// because no socket does.
+#[cfg(feature = "prometheus")]
+pub(crate) fn held_port() -> (std::os::fd::OwnedFd, String) {
+    use nix::sys::socket::{
+        AddressFamily, SockFlag, SockType, SockaddrIn, bind, getsockname, setsockopt, socket,
+        sockopt,
+    };
+    use std::os::fd::AsRawFd as _;
+    let port = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    setsockopt(&port, sockopt::ReuseAddr, &true).unwrap();
+    bind(port.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();
+    let address = getsockname::<SockaddrIn>(port.as_raw_fd()).unwrap().to_string();
+    (port, address)
+}

@@ -8,6 +8,7 @@ use super::put;
 use super::samples::{Data, Sample, Sort};
 use super::wire;
 use crate::model::event::{Event, Key, Loss, Rec, What};
+use crate::model::figures::{CAUSE, LOST_BYTES, LOST_RECORDS, RING};
 use crate::model::signal::{Number, Signal, Temporality};
 use crate::model::timeline::wall_now;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
@@ -180,20 +181,17 @@ impl Mapper {
         }
         if self.flow.sends(Lane::Metrics) {
             let sort = Sort { monotonic: true, temporality: Temporality::Delta };
-            let sums = [
-                ("perfring.lost_records", "{record}", loss.records),
-                ("perfring.lost_bytes", "By", loss.bytes),
-            ];
-            for (name, unit, value) in sums {
+            let sums = [(LOST_RECORDS, loss.records), (LOST_BYTES, loss.bytes)];
+            for ((name, unit, description), value) in sums {
                 let value = Number::Int(i64::try_from(value).unwrap_or(i64::MAX));
                 let attributes: Vec<KeyValue> = vec![
-                    wire::pair("cause", wire::text(cause)),
-                    wire::pair("ring", wire::text(event.origin.name.clone())),
+                    wire::pair(CAUSE, wire::text(cause)),
+                    wire::pair(RING, wire::text(event.origin.name.clone())),
                 ];
                 let sample = Sample {
                     name: name.into(),
                     unit: unit.into(),
-                    description: "what the ring lost before it could be read".into(),
+                    description: description.into(),
                     attributes,
                     time: wall,
                     start: 0,

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | a `log` record | a log record with all its attributes, and `perfring.key` |
 //! | a record without a class | a log record with its fields as attributes, its type's name as event name and `perfring.type`; fields `trace_id` of 16 bytes and `span_id` of 8 say which trace it belongs to; a decoding error is in `perfring.fault` |
-//! | a loss | a log record `perfring.loss` at its position, and counts in the sums `perfring.lost_records` and `perfring.lost_bytes` by `ring` and `cause` |
+//! | a loss | a log record `perfring.loss` at its position, and counts in the sums `perfring.ring.lost_records` and `perfring.ring.lost_bytes` by `perfring.ring.name` and `error.type` |
 //! | a span's start and end, in one ring or two | a span |
 //! | an end without a start | a span with the fields of the end, and `perfring.span.start = "missing"` |
 //! | a start whose ring was removed before the end arrived | a span with the status error, `perfring.span.end = "missing"` and the last known time of the ring as its end |

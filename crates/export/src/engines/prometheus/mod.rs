@@ -5,7 +5,7 @@
 //! | a sum that only grows | a counter: over all processes of a ring name, including ended ones. It never goes back when a process restarts |
 //! | a gauge | a gauge: the newest sample |
 //! | a histogram | a histogram: counts and measurements of all processes; measurements are sorted into [`Options::buckets`] |
-//! | a loss | counts in `perfring_lost_records_total` and `perfring_lost_bytes_total` by `ring` and `cause` |
+//! | a loss | counts in `perfring_ring_lost_records_total` and `perfring_ring_lost_bytes_total` by `ring` and `cause`, unless the program sets these itself |
 //! | a resource | `target_info` with its attributes, by `ring` and `process_pid` |
 //!
 //! Attributes are labels, the scope is `otel_scope_name`, the ring's name is `ring`. Names are
@@ -46,6 +46,7 @@ mod tls;
 use crate::delivery::output::{Figures, Output, OutputError, Own, Took};
 use crate::model::duration::read_duration;
 use crate::model::event::{Event, Loss, What};
+use crate::model::figures::{LOST_BYTES, LOST_RECORDS};
 use crate::model::signal::{
     Buckets, Common, DEFAULT_BOUNDS, Histogram, HistogramData, Instrument, Signal, Temporality,
 };
@@ -309,11 +310,10 @@ impl Prometheus {
         }
         let common = Common { attributes, ..Common::default() };
         let how = How::of(Temporality::Delta, None, true);
-        for (name, value) in
-            [("perfring.lost_records", loss.records), ("perfring.lost_bytes", loss.bytes)]
+        for ((name, unit, description), value) in
+            [(LOST_RECORDS, loss.records), (LOST_BYTES, loss.bytes)]
         {
-            let description = "what the ring lost before it could be read";
-            let what = Instrument { name, unit: "", description };
+            let what = Instrument { name, unit, description };
             let amount = Amount::Number(value as f64);
             // Without room for it, it is counted as left out.
             let _ = self.sample(event, &common, what, (Sort::Counter, how), amount);
