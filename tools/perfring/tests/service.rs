@@ -130,8 +130,8 @@ fn losses_stay_in_totals_and_counters_when_their_ring_is_pruned() {
         until("it is removed", || !path.exists());
         until("its figures are", || run.status()["rings"] == Value::Array(vec![]));
         let status = run.status();
-        assert_eq!(status["ended"]["lost"]["full"], all, "{status}");
-        assert_eq!(status["ended"]["lost"]["too_large"], round, "{status}");
+        assert_eq!(status["ended"]["lost_records"]["full"], all, "{status}");
+        assert_eq!(status["ended"]["lost_records"]["too_large"], round, "{status}");
         let page = run.get("/metrics", "").1;
         for (cause, count) in [("full", all), ("too_large", round)] {
             let line = format!("perfring_ring_lost_records_total{{cause=\"{cause}\"}} {count}\n");

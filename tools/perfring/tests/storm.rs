@@ -182,7 +182,7 @@ fn a_sidecar_loses_nothing_of_its_other_rings() {
         assert_eq!(read.get(&format!("good-{n}")), Some(published), "good-{n}");
     }
     let status: Value = serde_json::from_slice(&fs::read(path("status")).unwrap()).unwrap();
-    let damaged = status["damaged_rings"].as_u64().unwrap();
+    let damaged = status["rings_damaged"].as_u64().unwrap();
     assert!(damaged > 0 && said.contains(SET_ASIDE), "{said}");
     println!(
         "{} records of three good rings, all there; {others} of bad ones, {damaged} of which were set \

@@ -4,9 +4,9 @@
 //! `otel.sdk.exporter.*` metrics do not fit: they count log records, spans and data points apart, and an
 //! output here counts records of any kind.
 
-use super::status::resident;
 use crate::config::OutputConfig;
 use crate::engine::{Engine, OutputStatus, RingFigures, RingStatus};
+use perfring_export::Figures;
 pub(super) use perfring_export::figures::{CAUSE, RING};
 use perfring_export::figures::{LOST_BYTES, LOST_RECORDS};
 use std::time::Duration;
@@ -181,8 +181,7 @@ fn of_output(output: &OutputStatus<'_>, kind: &str, gather: &mut Gather<'_>) {
     let delivered = ("perfring.output.delivered", records, "Records that it delivered");
     gather.counter(delivered, figures.delivered, &name);
     let held = ("perfring.output.held", records, "Records that it took and has not delivered");
-    let left = figures.taken.saturating_sub(figures.delivered).saturating_sub(figures.refused);
-    gather.gauge(held, left as f64, &name);
+    gather.gauge(held, self::held(figures) as f64, &name);
     gather.counter(
         ("perfring.output.bytes", "By", "Bytes that it wrote or sent"),
         figures.bytes,
@@ -217,4 +216,16 @@ fn of_output(output: &OutputStatus<'_>, kind: &str, gather: &mut Gather<'_>) {
     let help = "1 while it lacks what others have, and reads it from the rings";
     let behind = f64::from(u8::from(output.is_behind));
     gather.gauge(("perfring.output.behind", "", help), behind, &name);
+}
+
+/// Returns how many records an output took and has not delivered.
+pub(super) fn held(figures: &Figures) -> u64 {
+    figures.taken.saturating_sub(figures.delivered).saturating_sub(figures.refused)
+}
+
+/// Returns the memory of this process, as the kernel reports it.
+pub(super) fn resident() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
 }

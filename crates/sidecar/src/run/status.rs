@@ -1,41 +1,45 @@
-//! The sidecar's own figures.
+//! The sidecar's own figures as JSON, and in one line. A figure's key is its name on Prometheus pages, without the prefix that
+//! the object says, and without `_total`.
 
+use super::figures::{Space, held, resident};
 use crate::engine::{Engine, OutputStatus, RingFigures, RingStatus};
-use perfring_consumer::Policy;
+use perfring_consumer::{Count, Policy};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
 
 /// Returns all figures as JSON.
 pub(crate) fn json(engine: &Engine, since: Duration) -> Value {
-    let mut rings: Vec<Value> = engine.rings().map(|ring| ring_json(&ring)).collect();
+    let mut rings: Vec<Value> = engine.rings().map(|ring| ring_json(engine, &ring)).collect();
     rings.sort_by_cached_key(|ring| ring["ring"].to_string());
     let outputs: Vec<Value> = engine.outputs().map(|output| output_json(&output)).collect();
     let (merge, ended) = (engine.merge_figures(), engine.ended_figures());
     json!({
-        "uptime_seconds": since.as_secs_f64(),
+        "process_uptime_seconds": since.as_secs_f64(),
         "pid": std::process::id(),
         "rings": rings,
         "ended": {
             "records": ended.records,
             "bytes": ended.bytes,
-            "lost": lost_json(ended),
-            "late_records": ended.late,
+            "lost_records": lost_json(ended, |count| count.records),
+            "lost_bytes": lost_json(ended, |count| count.bytes),
+            "late": ended.late,
         },
-        "damaged_rings": engine.damaged(),
+        "rings_damaged": engine.damaged(),
         "outputs": outputs,
-        "merge": { "late_records": merge.late, "late_most_ns": merge.late_most, "polls": merge.polls },
+        "merge": { "late": merge.late, "late_most_seconds": merge.late_most as f64 / 1e9, "polls": merge.polls },
         "settled": engine.is_settled(),
-        "resident_bytes": resident(),
+        "process_memory_usage_bytes": resident(),
     })
 }
 
-fn lost_json(figures: &RingFigures) -> Value {
+fn lost_json(figures: &RingFigures, of: fn(&Count) -> u64) -> Value {
     let lost = figures.lost.iter();
-    lost.map(|(cause, count)| (cause.name().to_owned(), Value::from(count.records))).collect()
+    lost.map(|(cause, count)| (cause.name().to_owned(), Value::from(of(count)))).collect()
 }
 
-fn ring_json(ring: &RingStatus<'_>) -> Value {
+fn ring_json(engine: &Engine, ring: &RingStatus<'_>) -> Value {
+    let Space { size, lag, fill, unread_age } = Space::of(engine, ring);
     json!({
         "ring": ring.origin.name,
         "location": ring.origin.location,
@@ -51,11 +55,14 @@ fn ring_json(ring: &RingStatus<'_>) -> Value {
         "priority": ring.priority,
         "records": ring.figures.records,
         "bytes": ring.figures.bytes,
-        "lost": lost_json(ring.figures),
-        "late_records": ring.figures.late,
-        "late_most_ns": ring.figures.late_most,
-        "data_size": ring.origin.data_size,
-        "lag_bytes": ring.lag,
+        "lost_records": lost_json(ring.figures, |count| count.records),
+        "lost_bytes": lost_json(ring.figures, |count| count.bytes),
+        "late": ring.figures.late,
+        "late_most_seconds": ring.figures.late_most as f64 / 1e9,
+        "size_bytes": size,
+        "lag_bytes": lag,
+        "fill_ratio": fill,
+        "unread_age_seconds": unread_age.map(|age| age.as_secs_f64()),
     })
 }
 
@@ -83,6 +90,7 @@ fn output_json(output: &OutputStatus<'_>) -> Value {
         "delivery": output.delivery.name(),
         "taken": figures.taken,
         "delivered": figures.delivered,
+        "held": held(figures),
         "bytes": figures.bytes,
         "retries": figures.retries,
         "refused": figures.refused,
@@ -135,11 +143,4 @@ pub(crate) fn line(engine: &Engine) -> String {
         }
     }
     line
-}
-
-/// Returns the memory of this process, as the kernel reports it.
-pub(crate) fn resident() -> Option<u64> {
-    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as u64)
 }

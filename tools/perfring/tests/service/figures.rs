@@ -121,3 +121,35 @@ fn a_figure_has_one_name_on_all_pages_and_it_is_in_the_guide() {
     }
     drop(live);
 }
+
+#[test]
+fn the_status_has_the_figures_under_the_names_of_the_guide() {
+    let run = Run::new();
+    run.ring("shop", Policy::Drop).publish(b"a record").unwrap();
+    run.configure("[[rule]]\nname = \"all\"\nkeep = true\n");
+    let mut live = run.start(&[]);
+    until("it is read", || run.status()["rings"][0]["records"] == 1);
+    let status = run.status();
+    for Listed { name, on_page, .. } in listed() {
+        let key = on_page.strip_suffix("_total").unwrap_or(&on_page);
+        let (object, prefix) = match &*name {
+            "perfring.rings" => continue, // the list of them
+            name if name.starts_with("perfring.ring.") => (&status["rings"][0], "perfring_ring_"),
+            name if name.starts_with("perfring.output.") => {
+                (&status["outputs"][0], "perfring_output_")
+            }
+            name if name.starts_with("perfring.rule.") => {
+                (&status["outputs"][0]["rules"][0], "perfring_rule_")
+            }
+            name if name.starts_with("perfring.merge.") => (&status["merge"], "perfring_merge_"),
+            _ => (&status, "perfring_"),
+        };
+        let key = key.strip_prefix(prefix).unwrap_or(key);
+        assert!(object.get(key).is_some(), "{name}: no {key} in {object}");
+    }
+    let shop = &status["rings"][0];
+    assert_eq!((&shop["size_bytes"], &shop["fill_ratio"]), (&(64 << 10).into(), &0.0.into()));
+    assert_eq!(shop["unread_age_seconds"], 0.0);
+    live.child.kill().unwrap();
+    live.child.wait().unwrap();
+}
