@@ -7,13 +7,15 @@ use perfring_producer::{Options, Policy, Producer};
 use perfring_testkit::wait::{WATCHDOG, until};
 #[cfg(feature = "otlp")]
 use perfring_testrig::otlp::Server;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -514,6 +516,81 @@ fn a_second_one_on_the_socket_is_refused_and_a_stale_socket_is_replaced() {
     crate::command::run(&["sidecar", "--config", &config], b"")
         .refuses(1, "a file that is no socket");
     assert_eq!(fs::read_to_string(&socket).unwrap(), "precious");
+}
+
+#[test]
+fn no_process_that_may_read_the_directory_of_the_socket_holds_up_the_start() {
+    let run = Run::new();
+    let config = run.configure("");
+    fs::write(
+        &config,
+        format!("state = {:?}\n{}", run.path("state"), fs::read_to_string(&config).unwrap()),
+    )
+    .unwrap();
+    let dir = File::open(run.place.path("")).unwrap();
+    dir.lock().unwrap();
+    let live = run.start(&[]);
+    // The locks that count cannot be opened by others.
+    for lock in [".socket.lock", "state.lock"] {
+        let mode = fs::metadata(run.path(lock)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{lock}");
+    }
+    live.signal(Signal::SIGTERM);
+    assert_eq!(ended(live), 0);
+    // Another process of this user holds the lock: the start ends, and names it.
+    let lock = File::open(run.path(".socket.lock")).unwrap();
+    lock.lock().unwrap();
+    let refused = crate::command::run(&["sidecar", "--config", &config], b"");
+    refused.refuses(1, ".socket.lock is held by another process");
+    drop(lock);
+    // A process listens, and does not accept: connecting would wait.
+    let _listener = UnixListener::bind(run.path("socket")).unwrap();
+    let address = SocketAddrUnix::new(run.path("socket")).unwrap();
+    let mut waiting = Vec::new();
+    loop {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        match connect(&socket, &address) {
+            Err(Errno::AGAIN) => break,
+            connected => connected.unwrap(),
+        }
+        waiting.push(socket);
+    }
+    let refused = crate::command::run(&["sidecar", "--config", &config], b"");
+    refused.refuses(1, "another sidecar listens on");
+}
+
+/// Of sidecars that find a stale socket at the same time, one replaces it.
+#[test]
+fn one_of_several_sidecars_gets_the_socket() {
+    let run = Run::new();
+    drop(UnixListener::bind(run.path("socket")).unwrap());
+    let config = run.path("sidecar.toml");
+    let rings = run.path("rings");
+    let control =
+        format!("[control]\npath = {:?}\n[[input]]\ndir = {rings:?}\n", run.path("socket"));
+    fs::write(&config, control + "[[output]]\ntype = \"null\"\n").unwrap();
+    let start =
+        |_| perfring(&["sidecar", "--config", &config]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut all: Vec<_> = (0..4).map(start).collect();
+    let mut refused = 0;
+    until("all but one are refused", || {
+        all.retain_mut(|child| {
+            let Some(status) = child.try_wait().unwrap() else { return true };
+            let mut why = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut why).unwrap();
+            assert!(
+                status.code() == Some(1) && why.contains("another sidecar listens on"),
+                "{why}"
+            );
+            refused += 1;
+            false
+        });
+        refused == 3
+    });
+    assert_eq!(run.ask("status", &[]).code(), 0);
+    assert_eq!(run.ask("drain", &[]).code(), 0);
+    assert!(all.remove(0).wait().unwrap().success());
 }
 
 #[test]

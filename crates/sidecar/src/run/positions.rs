@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
@@ -85,7 +86,11 @@ impl Positions {
             fs::create_dir_all(dir).map_err(io)?;
         }
         // Lock a file beside it, as the file itself is replaced at each save.
-        let lock = File::create(beside(path, ".lock")).map_err(io)?;
+        // For this user alone: any process that can open it can lock it.
+        let lock = beside(path, ".lock");
+        let lock = File::options().write(true).create(true).truncate(false).mode(0o600).open(lock);
+        let lock = lock.map_err(io)?;
+        let _ = lock.set_permissions(fs::Permissions::from_mode(0o600)); // of an earlier version's file
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => PositionsError::Taken(path.to_owned()),
             TryLockError::Error(error) => io(error),

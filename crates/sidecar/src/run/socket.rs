@@ -1,17 +1,26 @@
 //! Unix sockets with a path.
 
-use rustix::fs::{FlockOperation, Mode, chmod, flock};
+use rustix::fs::{Mode, OFlags, chmod, open};
+use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
-use std::fs::{self, File};
+use std::ffi::OsString;
+use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// The limit of connections that wait to be accepted.
 const BACKLOG: i32 = 16;
+/// The limit of waiting for another sidecar that listens at the same path: it takes a moment.
+const LOCKED: Duration = Duration::from_secs(5);
+/// The interval of trying.
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// A listening socket, whose file is removed with this, if it is still its own.
 #[derive(Debug)]
@@ -29,38 +38,30 @@ pub(super) struct SocketFile {
 }
 
 impl Socket {
-    /// Listens at this path, with this mode. Replaces a socket on which nobody listens any more, as
-    /// after SIGKILL; `None` if somebody does.
+    /// Listens at this path, with this mode. Replaces a socket at which no process listens, as after SIGKILL. `None` if
+    /// another process listens.
     pub(super) fn bind(path: &Path, mode: Mode) -> io::Result<Option<Self>> {
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // Of two that find a stale socket only one replaces it. The lock ends with this function.
-        let dir = File::open(dir)?;
-        flock(&dir, FlockOperation::LockExclusive)?;
-        let socket = socket_with(
-            AddressFamily::UNIX,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-            None,
-        )?;
         let address = SocketAddrUnix::new(path)?;
-        match bind(&socket, &address) {
-            Err(rustix::io::Errno::ADDRINUSE) if !is_socket(path) => {
+        // Only one of two sidecars replaces a stale socket. The lock ends with this function.
+        let _lock = lock(path)?;
+        let socket = socket()?;
+        if let Err(error) = bind(&socket, &address) {
+            if error != Errno::ADDRINUSE {
+                return Err(error.into());
+            }
+            if !is_socket(path) {
                 return Err(io::Error::other("there is a file that is no socket"));
             }
-            Err(rustix::io::Errno::ADDRINUSE) => match UnixStream::connect(path) {
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    fs::remove_file(path)?;
-                    bind(&socket, &address)?;
-                }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => bind(&socket, &address)?,
-                // Also one that is too busy to accept.
-                Ok(_) => return Ok(None),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error) => return Err(error),
-            },
-            bound => bound?,
+            // Without waiting: a process that does not accept would let it wait for ever.
+            match connect(self::socket()?, &address) {
+                Err(Errno::CONNREFUSED) => fs::remove_file(path)?,
+                Err(Errno::NOENT) => {}
+                Ok(()) | Err(Errno::AGAIN) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+            bind(&socket, &address)?;
         }
-        // Nobody can connect before it listens.
+        // No process can connect before it listens.
         chmod(path, mode)?;
         listen(&socket, BACKLOG)?;
         Ok(Some(Socket { listener: socket.into(), file: SocketFile::of(path) }))
@@ -82,6 +83,41 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         if self.identity.is_some() && identity(&self.path) == self.identity {
             let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
+}
+
+/// Locks a file beside the socket that only this process's user can open. A process that may only read the directory could
+/// hold a lock of the directory for ever.
+fn lock(path: &Path) -> io::Result<File> {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".lock");
+    let path = path.with_file_name(name);
+    let failed = |why: String| io::Error::other(format!("its lock {} {why}", path.display()));
+    let flags =
+        OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(|error| {
+        failed(format!("cannot be opened: {error}; remove it if it is not of this user"))
+    })?;
+    let file = File::from(file);
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if began.elapsed() < LOCKED => sleep(AGAIN),
+            Err(TryLockError::WouldBlock) => {
+                return Err(failed(
+                    "is held by another process, which `lslocks` names: end that process".into(),
+                ));
+            }
+            // The file system has no locks.
+            Err(TryLockError::Error(_)) => return Ok(file),
         }
     }
 }
