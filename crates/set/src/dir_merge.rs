@@ -309,6 +309,7 @@ impl DirMerge {
                     self.appeared(now);
                 }
                 Change::Vanished(ring) => self.vanished(&ring),
+                Change::Left(_) => {}
                 Change::Refused(NoRing { name, path, why, .. }) => {
                     self.news.push_back(News {
                         name,

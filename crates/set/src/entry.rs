@@ -1,6 +1,7 @@
 //! An entry of a directory of rings: a ring, or something else.
 
 use crate::dir::SetError;
+use crate::not_read::{NotRead, Why};
 use crate::paths::{Below, below, in_set, paths};
 use perfring_consumer::{
     AttachError, Identity, Layout, Location, Producers, RingFile, cpu_of_ring, irregular,
@@ -33,8 +34,8 @@ pub struct NoRing {
     pub path: PathBuf,
     /// Why, as a sentence.
     pub why: String,
-    /// The process has no descriptor left to open it. It may be a ring.
-    pub is_shortage: bool,
+    /// Why, as one of a few reasons: except for [`NotRead::Foreign`], it is or may be a ring.
+    pub reason: NotRead,
 }
 
 /// What a directory holds: its rings and its other entries.
@@ -46,20 +47,6 @@ pub(crate) enum Not {
     Gone,
     /// It is something else, or cannot be read.
     Because(Why),
-}
-
-/// Why an entry is not reported as a ring.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Why {
-    pub(crate) sentence: String,
-    /// The process has no descriptor left to open it.
-    pub(crate) is_shortage: bool,
-}
-
-impl From<String> for Why {
-    fn from(sentence: String) -> Self {
-        Why { sentence, is_shortage: false }
-    }
 }
 
 impl From<&str> for Not {
@@ -78,7 +65,7 @@ impl NoRing {
     /// An entry with this path in a directory.
     pub(crate) fn new(dir: &Path, path: PathBuf, why: Why) -> Self {
         let name = path.strip_prefix(dir).unwrap_or(&path).to_string_lossy().into_owned();
-        NoRing { name, path, why: why.sentence, is_shortage: why.is_shortage }
+        NoRing { name, path, why: why.sentence, reason: why.reason }
     }
 }
 
@@ -86,15 +73,17 @@ impl NoRing {
 /// directory.
 pub(crate) fn inspect(path: &Path, name: &OsStr) -> Result<(RingEntry, RingFile), Not> {
     regular(path, name)?;
-    let not = |error: AttachError| match error {
-        AttachError::NotFound { .. } => Not::Gone,
-        ref error if error.is_shortage() => {
-            Not::Because(Why { sentence: error.to_string(), is_shortage: true })
-        }
-        AttachError::Bad { source, .. } => source.to_string().into(),
-        AttachError::Permission { .. } => "no permission to read it".into(),
-        AttachError::Io { step, source, .. } => format!("{step}: {source}").into(),
-        other => other.to_string().into(),
+    let not = |error: AttachError| {
+        let reason = NotRead::of(&error);
+        let sentence = match error {
+            AttachError::NotFound { .. } => return Not::Gone,
+            _ if reason == NotRead::Limit => error.to_string(),
+            AttachError::Bad { source, .. } => source.to_string(),
+            AttachError::Permission { .. } => "no permission to read it".into(),
+            AttachError::Io { step, source, .. } => format!("{step}: {source}"),
+            other => other.to_string(),
+        };
+        Not::Because(Why { sentence, reason })
     };
     let file = RingFile::inspect(path).map_err(not)?;
     let is_cpus = in_set(name).is_some_and(|(_, ring)| cpu_of_ring(ring).is_some());
@@ -124,7 +113,7 @@ fn regular(path: &Path, name: &OsStr) -> Result<(), Not> {
         None if !meta.is_dir() => return Ok(()),
         None if in_set(name).is_some() => "a directory, not a ring's file".to_owned(),
         None => match below(path) {
-            Below::No(why) => why,
+            Below::No(why) => return Err(Not::Because(why)),
             Below::Set(_) | Below::Empty => return Err(Not::Gone),
         },
     }))
@@ -134,10 +123,12 @@ fn regular(path: &Path, name: &OsStr) -> Result<(), Not> {
 pub(crate) fn unknown(error: &io::Error) -> Not {
     match error.kind() {
         _ if is_gone(error) => Not::Gone,
-        io::ErrorKind::PermissionDenied => {
-            "its directory may not be searched: that takes the execute bit (x) of the directory's mode".into()
-        }
-        _ => error.to_string().into(),
+        io::ErrorKind::PermissionDenied => Not::Because(Why {
+            sentence: "its directory may not be searched: that takes the execute bit (x) of the directory's mode"
+                .to_owned(),
+            reason: NotRead::Permission,
+        }),
+        _ => Not::Because(Why { sentence: error.to_string(), reason: NotRead::Other }),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Following a directory: the rings in it, and which come and go.
 
 use crate::dir_watch::{DirNews, DirWatch};
-use crate::entry::{self, NoRing, Not, RingEntry, Why};
+use crate::entry::{self, NoRing, Not, RingEntry};
+use crate::not_read::Why;
 use crate::paths::{Below, NAMES_MAX, below, in_set, is_hidden};
 use perfring_consumer::ClockError;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -31,6 +32,8 @@ pub enum Change {
     /// An entry is not followed. Reported once, and again if the reason changes. It is the directory
     /// itself if that has too many entries.
     Refused(NoRing),
+    /// An entry with this path was refused, and is there no more.
+    Left(PathBuf),
 }
 
 /// Why a directory cannot be followed.
@@ -379,7 +382,7 @@ impl Follower {
                 self.unlist(name, &ring);
                 Some(Change::Vanished(ring))
             }
-            Known::Refused(..) => None,
+            Known::Refused(..) => Some(Change::Left(self.dir.join(name))),
         }
     }
 

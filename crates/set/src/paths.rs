@@ -1,5 +1,6 @@
 //! The paths at which a directory may have rings: its entries, and the rings of the sets of rings per CPU in it.
 
+use crate::not_read::{NotRead, Why};
 use perfring_consumer::{cpu_of_ring, is_in_set};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -16,7 +17,7 @@ pub(crate) enum Below {
     /// A directory without files: it may become a set.
     Empty,
     /// Another directory, or a directory that cannot be read, with the reason.
-    No(String),
+    No(Why),
 }
 
 /// Reads a directory below a directory of rings.
@@ -41,9 +42,9 @@ pub(crate) fn below(dir: &Path) -> Below {
     match is_set {
         true => Below::Set(rings),
         false if empty => Below::Empty,
-        false => {
-            Below::No("a directory without rings per CPU: name it to see its rings".to_owned())
-        }
+        false => Below::No(
+            "a directory without rings per CPU: name it to see its rings".to_owned().into(),
+        ),
     }
 }
 
@@ -52,9 +53,14 @@ fn unreadable(error: &io::Error) -> Below {
         // It was removed or replaced after the directory above was read.
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Below::Empty,
         io::ErrorKind::PermissionDenied => {
-            Below::No("no permission to read this directory: it may have rings per CPU".to_owned())
+            let sentence =
+                "no permission to read this directory: it may have rings per CPU".to_owned();
+            Below::No(Why { sentence, reason: NotRead::Permission })
         }
-        _ => Below::No(format!("reading this directory: {error}")),
+        _ => {
+            let sentence = format!("reading this directory: {error}");
+            Below::No(Why { sentence, reason: NotRead::Other })
+        }
     }
 }
 

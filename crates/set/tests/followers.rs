@@ -79,7 +79,10 @@ pub(crate) fn words(changes: &[Change]) -> Vec<String> {
         Change::Replaced { now, .. } => format!("={}", now.name),
         Change::Vanished(ring) => format!("-{}", ring.name),
         Change::Refused(no) => format!("!{}", no.name),
-        _ => "?".to_owned(),
+        Change::Left(path) => {
+            format!("?{}", path.file_name().unwrap_or_default().to_string_lossy())
+        }
+        other => panic!("{other:?}"),
     };
     changes.iter().map(word).collect()
 }

@@ -127,7 +127,7 @@ fn sets_that_come_change_their_names_and_go_are_followed() {
     reported(&["!other"]);
     fs::remove_file(&other).unwrap();
     fs::rename(&outside, &set).unwrap();
-    reported(&["+set/cpu1", "+set/cpu2", "+set/cpu3"]);
+    reported(&["+set/cpu1", "+set/cpu2", "+set/cpu3", "?other"]);
     // All at once, and another set in its place.
     fs::remove_dir_all(&set).unwrap();
     ring_of(&set, 1);

@@ -12,6 +12,7 @@ mod table;
 pub use input::{From, Input, InputSource, Mode, Trusted};
 pub use kinds::{Delivery, OutputConfig};
 pub use perfring_export::duration;
+pub(crate) use service::REASONS;
 pub use service::{Control, Health, Own};
 pub use table::ConfigError;
 
@@ -230,6 +231,14 @@ impl Config {
             within.saturating_add(output.map_or(Duration::ZERO, |of| of.held_for))
         };
         of.unwrap_or_else(all)
+    }
+
+    /// Returns whether the sidecar is not ready while a ring is not read for this reason.
+    pub(crate) fn needs(&self, reason: perfring_set::NotRead) -> bool {
+        match &self.settings.health {
+            Some(health) => health.needs(reason),
+            None => Health::default().needs(reason),
+        }
     }
 
     /// Describes it, one item per line: for `--check`.

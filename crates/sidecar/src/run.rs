@@ -3,13 +3,13 @@
 mod answers;
 mod damaged;
 mod drain;
+mod drained;
 mod error;
 mod figures;
 #[cfg(feature = "health")]
 mod health;
 mod inputs;
 mod new_config;
-mod others;
 mod outputs;
 mod own;
 mod own_ring;
@@ -20,6 +20,7 @@ mod service;
 mod socket;
 mod status;
 mod systemd;
+mod unreadable;
 
 pub use error::StartError;
 pub use positions::PositionsError;
@@ -29,6 +30,7 @@ use crate::engine::turn::Turn;
 use crate::engine::{Engine, Note};
 use crate::log::{Level, Message, Say};
 use crate::signals::Signals;
+use figures::Present;
 use inputs::{Inputs, Waiting};
 use outputs::Outputs;
 use own_ring::OwnRing;
@@ -289,7 +291,13 @@ impl Sidecar {
         self.take_snapshots(signals, now, say);
         self.service.look(now, &mut self.engine, &self.inputs, &self.config);
         if let Some(own) = &mut self.own {
-            own.publish(now, &self.engine, &self.config.outputs, self.since.elapsed());
+            let present = Present {
+                engine: &self.engine,
+                unreadable: &self.inputs.unreadable,
+                outputs: &self.config.outputs,
+                since: self.since,
+            };
+            own.publish(now, present);
         }
         let settings = &self.config.settings;
         if now >= self.timers.positions {
@@ -302,18 +310,18 @@ impl Sidecar {
         let (log, status) = (settings.log_interval, settings.status_interval);
         if now >= self.timers.log && !log.is_zero() {
             self.timers.log = later(now, log);
-            say.figures(Level::Info, &status::line(&self.engine));
+            say.figures(Level::Info, &self.line());
         }
         if now >= self.timers.own {
             self.timers.own = later(now, OWN);
-            self.outputs.show_own(&self.engine, &self.config.outputs, self.since.elapsed());
+            self.outputs.show_own(self.present());
         }
         let asked = signals.take_status();
         if asked || (now >= self.timers.status && settings.status.is_some()) {
             self.timers.status = later(now, status);
             self.write_status(say);
             if asked {
-                say.figures(Level::Info, &status::line(&self.engine));
+                say.figures(Level::Info, &self.line());
             }
         }
         all
@@ -340,14 +348,14 @@ impl Sidecar {
             match note {
                 Note::SetAside { ring, uuid, why, location, again } => {
                     let others = "and the others continue";
-                    if let Some((location, input)) = location.zip(again) {
+                    if let Some((location, input)) = location.clone().zip(again) {
                         let reported =
                             format!("{ring}: {why}; it is tried again each second, {others}");
                         let input = *input;
                         self.inputs.wait(Waiting { input, location, uuid, reported }, say);
                     } else {
                         say.warn(&format!("{ring}: {why}; it is set aside, {others}"));
-                        self.inputs.damaged.set_aside(uuid);
+                        self.inputs.set_aside(uuid, location, &why);
                     }
                 }
                 Note::Ended { ring, uuid, removed, saved, .. } => {

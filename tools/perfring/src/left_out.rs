@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, note};
 use perfring_consumer::AttachError;
-use perfring_set::NoRing;
+use perfring_set::{NoRing, NotRead};
 use perfring_view::owner::{count, printable};
 use rustix::process::{Resource, getrlimit};
 use std::collections::HashSet;
@@ -36,8 +36,8 @@ impl LeftOut {
 /// Reports entries of a directory that are left out: a line for each of the first, and for the first of a few more
 /// reasons. [`end`] counts the others.
 pub(crate) fn report<'a>(others: impl IntoIterator<Item = &'a NoRing>) {
-    for NoRing { path, why, is_shortage, .. } in others {
-        if *is_shortage { unopened(path) } else { entry(path, why) }
+    for NoRing { path, why, reason, .. } in others {
+        if *reason == NotRead::Limit { unopened(path) } else { entry(path, why) }
     }
 }
 

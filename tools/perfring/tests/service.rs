@@ -1,8 +1,9 @@
 //! What `perfring sidecar` reports to those who run it: health, systemd, the control socket.
 #![cfg(feature = "health")]
 
-use crate::command::{Done, Live, Place, json_lines, perfring, run};
+use crate::command::{Done, Live, Place, json_lines, perfring, run, skipped};
 use nix::sys::signal::Signal;
+use perfring_consumer::Consumer;
 use perfring_producer::{Options, Policy, Producer};
 use perfring_testkit::wait::{WATCHDOG, until};
 #[cfg(feature = "otlp")]
@@ -16,6 +17,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -226,6 +229,80 @@ fn readyz_says_what_is_not_followed_and_healthz_that_the_loop_is_slow() {
     assert!(!run.said().contains("from the next start on"), "{}", run.said());
     live.signal(Signal::SIGTERM);
     assert_eq!(ended(live), 0, "{}", run.said());
+}
+
+#[test]
+fn rings_that_cannot_be_read_are_in_readiness_status_and_figures() {
+    if !rustix::process::geteuid().is_root() {
+        return skipped("only root can become another user to try");
+    }
+    let run = Run::new();
+    let mode =
+        |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    mode(&run.place.path(""), 0o777);
+    let exe = run.place.path("perfring");
+    // By another process: a child that another test forks meanwhile would keep the copy from being run.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_perfring")).arg(&exe).status();
+    assert!(copied.unwrap().success());
+    let ring = |name: &str| run.place.path("rings").join(name);
+    for name in ["busy", "closed", "cut", "open"] {
+        drop(run.ring(name, Policy::Drop));
+        mode(&ring(name), if name == "closed" { 0o600 } else { 0o666 });
+    }
+    let consumer = Consumer::attach(ring("busy")).unwrap();
+    let len = fs::metadata(ring("cut")).unwrap().len();
+    File::options().write(true).open(ring("cut")).unwrap().set_len(len / 2).unwrap();
+    fs::write(ring("note"), "no ring").unwrap();
+    run.configure("[health]\nlisten = \"127.0.0.1:0\"\n");
+    let mut command = Command::new(&exe);
+    command.args(["sidecar", "--config", &run.path("sidecar.toml")]).uid(65534).gid(65534);
+    drop(File::create(run.path("said")).unwrap());
+    let live = run.launch(command);
+    until("it has looked at all", || run.status()["rings_unreadable"]["other"] == 1);
+    let status = run.status();
+    let counts = serde_json::json!({ "permission": 1, "damaged": 1, "limit": 0, "other": 1 });
+    assert_eq!(status["rings_unreadable"], counts);
+    let listed = status["unreadable_rings"].as_array().unwrap();
+    let listed: Vec<_> =
+        listed.iter().map(|one| (one["path"].as_str().unwrap(), &one["cause"])).collect();
+    let paths = ["busy", "closed", "cut"].map(|name| ring(name).to_str().unwrap().to_owned());
+    assert_eq!(
+        listed,
+        [
+            (&*paths[0], &"other".into()),
+            (&*paths[1], &"permission".into()),
+            (&*paths[2], &"damaged".into())
+        ]
+    );
+    until("it says so", || run.get("/readyz", "").0 == 503);
+    let (_, reasons) = run.get("/readyz", "");
+    let named = |name: usize| reasons.contains(&paths[name]);
+    // A damaged ring does not get better: `not_ready_for` leaves it out.
+    assert!(named(0) && named(1) && !named(2) && reasons.lines().count() == 2, "{reasons}");
+    assert!(reasons.contains("closed is not read: no permission to read it"), "{reasons}");
+    let (_, page) = run.get("/metrics", "");
+    for (cause, count) in [("permission", 1), ("damaged", 1), ("limit", 0), ("other", 1)] {
+        let line = format!("perfring_rings_unreadable{{cause=\"{cause}\"}} {count}\n");
+        assert!(page.contains(&line), "{line}{page}");
+    }
+    assert!(run.ask("status", &[]).out().contains(", 3 not read"));
+    // Each is left out of the counts when it is read, or gone.
+    mode(&ring("closed"), 0o666);
+    drop(consumer);
+    fs::remove_file(ring("cut")).unwrap();
+    until("all are read", || run.get("/readyz", "").0 == 200);
+    until("nothing is left", || run.status()["unreadable_rings"] == serde_json::json!([]));
+    // The last line names what is not read.
+    drop(run.ring("later", Policy::Drop));
+    until("it is refused", || run.status()["rings_unreadable"]["permission"] == 1);
+    live.signal(Signal::SIGTERM);
+    assert_eq!(ended(live), 0, "{}", run.said());
+    let said = run.said();
+    let last = said.lines().last().unwrap();
+    assert!(
+        last.contains("nothing is left of what was read; not read: ") && last.contains("later"),
+        "{last}"
+    );
 }
 
 /// `prlimit` starts the sidecar with few descriptors, which the sidecar cannot raise.

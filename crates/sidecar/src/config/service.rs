@@ -2,6 +2,7 @@
 
 use super::table::ConfigError;
 use perfring_export::read_duration;
+use perfring_set::NotRead;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub struct Health {
     /// How long a required output may take to deliver what was read, unless it has a limit of its own.
     #[serde(deserialize_with = "read_duration")]
     pub delivered_within: Duration,
+    /// The causes of unreadable rings for which the sidecar is not ready: names of [`NotRead`].
+    pub not_ready_for: Vec<String>,
 }
 
 impl Default for Health {
@@ -39,15 +42,30 @@ impl Default for Health {
             client_ca: None,
             loop_within: Duration::from_secs(30),
             delivered_within: Duration::from_secs(30),
+            // A damaged ring stays damaged: the gauge says so.
+            not_ready_for: ["permission", "limit", "other"].map(str::to_owned).into(),
         }
     }
 }
 
+/// The causes of unreadable rings.
+pub(crate) const REASONS: [NotRead; 4] =
+    [NotRead::Permission, NotRead::Damaged, NotRead::Limit, NotRead::Other];
+
 impl Health {
+    pub(crate) fn needs(&self, reason: NotRead) -> bool {
+        self.not_ready_for.iter().any(|name| name == reason.name())
+    }
+
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let wrong = |sentence: &str| Err(ConfigError(format!("[health]: {sentence}")));
         if cfg!(not(feature = "health")) {
             return wrong("this build has no health: `cargo install perfring-cli --features full`");
+        }
+        let is_cause = |name: &&String| REASONS.iter().any(|reason| reason.name() == *name);
+        if let Some(other) = self.not_ready_for.iter().find(|name| !is_cause(name)) {
+            let all = REASONS.map(NotRead::name).join(", ");
+            return wrong(&format!("not_ready_for has no {other:?}: its causes are {all}"));
         }
         let has_tls = self.certificate.is_some();
         if has_tls != self.key.is_some() {

@@ -1,5 +1,6 @@
 //! Answers to requests over the control socket.
 
+use super::figures::Present;
 use super::{Reload, Sidecar, status};
 use crate::control::Request;
 use crate::log::Say;
@@ -18,9 +19,7 @@ impl Sidecar {
         while let Some(asked) = self.service.next_request() {
             match (asked.request, &mut reload) {
                 (Request::Status, _) => {
-                    asked.done(
-                        json!({ "status": self.status(), "line": status::line(&self.engine) }),
-                    );
+                    asked.done(json!({ "status": self.status(), "line": self.line() }));
                 }
                 (Request::Drain, _) => {
                     signals.stop(SIGTERM);
@@ -62,9 +61,23 @@ impl Sidecar {
         failed.map_or(Ok(files), Err)
     }
 
+    /// Formats the figures in one line.
+    pub(super) fn line(&self) -> String {
+        status::line(&self.engine, &self.inputs.unreadable)
+    }
+
+    pub(super) fn present(&self) -> Present<'_> {
+        Present {
+            engine: &self.engine,
+            unreadable: &self.inputs.unreadable,
+            outputs: &self.config.outputs,
+            since: self.since,
+        }
+    }
+
     /// Returns all figures as JSON.
     pub(super) fn status(&self) -> Value {
-        let mut all = status::json(&self.engine, self.since.elapsed());
+        let mut all = status::json(self.present());
         let reasons = self.service.reasons();
         all["ready"] = reasons.is_empty().into();
         all["not_ready"] = reasons.into();

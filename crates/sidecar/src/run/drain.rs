@@ -3,7 +3,6 @@
 use super::{POLL, SLEEP_HELD, STALLED, Sidecar};
 use crate::engine::turn::Turn;
 use crate::log::{Level, Say};
-use crate::run::status;
 use crate::signals::Signals;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -57,11 +56,11 @@ impl Sidecar {
     /// Reports what was done, and what is left in each ring. Says it if it was asked to end, unless
     /// the configuration wants no such lines; those who asked over the socket get it in any case.
     pub(super) fn report_end(&mut self, was_asked: bool, say: &mut Say<'_>) {
-        let mut line = status::line(&self.engine);
+        let mut line = self.line();
         let mut left: Vec<_> = self.engine.rings().filter(|ring| ring.lag > 0).collect();
         left.sort_by(|a, b| a.origin.name.cmp(&b.origin.name));
         let mut not_read = Vec::new();
-        self.inputs.not_followed(&mut not_read);
+        self.inputs.not_followed(|_| true, &mut not_read);
         let is_all = left.is_empty() && not_read.is_empty();
         match left.is_empty() {
             false => line.push_str("; left:"),

@@ -4,12 +4,13 @@
 //! `otel.sdk.exporter.*` metrics do not fit: they count log records, spans and data points apart, and an
 //! output here counts records of any kind.
 
+use super::unreadable::Unreadable;
 use crate::config::OutputConfig;
 use crate::engine::{Engine, OutputStatus, RingFigures, RingStatus};
 use perfring_export::Figures;
 pub(super) use perfring_export::figures::{CAUSE, RING};
 use perfring_export::figures::{LOST_BYTES, LOST_RECORDS};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// More rings than these are added up.
 const RINGS: usize = 100;
@@ -77,14 +78,22 @@ const FILL: (&str, &str, &str) =
 const UNREAD_AGE: (&str, &str, &str) =
     ("perfring.ring.unread_age", "s", "How long ago the oldest unread record was published");
 
+/// What figures are of: the sidecar at this moment.
+#[derive(Clone, Copy)]
+pub(crate) struct Present<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) unreadable: &'a Unreadable,
+    pub(crate) outputs: &'a [OutputConfig],
+    /// When it started.
+    pub(crate) since: Instant,
+}
+
+const UNREADABLE: (&str, &str, &str) =
+    ("perfring.rings.unreadable", "{ring}", "Rings of the inputs that are not read, by cause");
+
 /// Passes all figures to `take`.
-pub(crate) fn gather(
-    engine: &Engine,
-    outputs: &[OutputConfig],
-    since: Duration,
-    rings: Rings,
-    take: &mut dyn FnMut(&Figure<'_>),
-) {
+pub(crate) fn gather(present: Present<'_>, rings: Rings, take: &mut dyn FnMut(&Figure<'_>)) {
+    let Present { engine, unreadable, outputs, since } = present;
     let mut gather = Gather(take);
     let count = engine.rings().count();
     // Without a name: what rings counted that are not read any more, or all.
@@ -110,10 +119,17 @@ pub(crate) fn gather(
         "Rings that could not be read, or read on, because they were damaged or truncated";
     gather.counter(("perfring.rings.damaged", "{ring}", damaged), engine.damaged(), &[]);
     gather.gauge(("perfring.rings", "{ring}", "Rings that are read"), count as f64, &[]);
+    for (reason, count) in unreadable.counts() {
+        gather.gauge(UNREADABLE, count as f64, &[(CAUSE, reason.name())]);
+    }
     if let Some(bytes) = resident() {
         gather.gauge(("process.memory.usage", "By", "Memory of the sidecar"), bytes as f64, &[]);
     }
-    gather.gauge(("process.uptime", "s", "How long the sidecar runs"), since.as_secs_f64(), &[]);
+    gather.gauge(
+        ("process.uptime", "s", "How long the sidecar runs"),
+        since.elapsed().as_secs_f64(),
+        &[],
+    );
 }
 
 fn of_ring(engine: &Engine, ring: &RingStatus<'_>, gather: &mut Gather<'_>) {

@@ -1,15 +1,16 @@
 //! Inputs: directories that are followed, and single rings.
 
 use super::damaged::{Damaged, is_damage};
-use super::others::Others;
+use super::drained;
 use super::positions::Positions;
+use super::unreadable::Unreadable;
 use crate::config::{Input, InputSource};
 use crate::engine::{AttachFailure, Engine};
 use crate::limits;
 use crate::log::Say;
-use perfring_consumer::{AttachError, Idle, Location, Refused, RingFile};
+use perfring_consumer::{AttachError, Location, RingFile};
 use perfring_kernel::Target;
-use perfring_set::{Change, Follower};
+use perfring_set::{Change, Follower, NotRead};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,7 @@ struct Poll<'a, 'b> {
     positions: &'a Positions,
     damaged: &'a mut Damaged,
     troubles: &'a mut Troubles,
-    others: &'a mut Others,
+    unreadable: &'a mut Unreadable,
     /// Why there is no room for one more ring. There may be at the next poll.
     is_short: Option<String>,
     say: &'a mut Say<'b>,
@@ -41,11 +42,11 @@ pub(crate) struct Inputs {
     kernel: Vec<Kernel>,
     /// Rings that could not be attached to, and may be later.
     waiting: Vec<Waiting>,
-    pub(super) damaged: Damaged,
+    damaged: Damaged,
     again: Option<Instant>,
     prune: Option<Instant>,
     troubles: Troubles,
-    others: Others,
+    pub(super) unreadable: Unreadable,
 }
 
 /// Rings that are read again although something failed: what was reported of each, which is not repeated, and the time from
@@ -127,8 +128,8 @@ impl Inputs {
         self.kernel.retain(|kernel| kernel.input != *input);
         self.waiting.retain(|waiting| waiting.input != *input);
         match &input.source {
-            InputSource::Dir(dir) => self.others.left(dir),
-            InputSource::Ring(location) => self.others.left(&location.path()),
+            InputSource::Dir(dir) => self.unreadable.left(dir),
+            InputSource::Ring(location) => self.unreadable.left(&location.path()),
             InputSource::Kernel { .. } => {}
         }
     }
@@ -140,8 +141,10 @@ impl Inputs {
         positions: &Positions,
         say: &mut Say<'_>,
     ) -> bool {
-        let (damaged, troubles, others) = (&mut self.damaged, &mut self.troubles, &mut self.others);
-        let mut poll = Poll { engine, positions, damaged, troubles, others, is_short: None, say };
+        let (damaged, troubles) = (&mut self.damaged, &mut self.troubles);
+        let unreadable = &mut self.unreadable;
+        let mut poll =
+            Poll { engine, positions, damaged, troubles, unreadable, is_short: None, say };
         let mut all = true;
         for dir in &mut self.dirs {
             let mut left = CHANGES;
@@ -168,13 +171,23 @@ impl Inputs {
         all
     }
 
+    /// Sets a ring aside that was read until now, and is damaged.
+    pub(super) fn set_aside(&mut self, uuid: [u8; 16], location: Option<Location>, why: &str) {
+        self.damaged.set_aside(uuid);
+        if let Some(location) = location {
+            self.unreadable.note(&location.path(), NotRead::Damaged, why);
+        }
+    }
+
     /// Attaches again to a ring that was read until now, and says why it is not read, once for each reason.
     pub(super) fn wait(&mut self, waiting: Waiting, say: &mut Say<'_>) {
         let (uuid, why) = (waiting.uuid, waiting.reported.clone());
+        let path = waiting.location.path();
         self.waiting.push(waiting);
         if why.is_empty() {
             return;
         }
+        self.unreadable.note(&path, NotRead::Other, &why);
         let now = Instant::now();
         let prune = now.checked_add(PRUNE_AGAIN).unwrap_or(now);
         let before = self.troubles.insert(uuid, (why.clone(), prune));
@@ -186,29 +199,22 @@ impl Inputs {
     /// Returns how many rings and directories could not be opened, as far as that is known.
     pub(super) fn not_opened(&self) -> usize {
         let missing = self.dirs.iter().filter(|dir| dir.reported_missing).count();
-        // A ring for which there was no descriptor waits, too.
+        // A ring that cannot be read may wait, too.
         let waiting =
-            self.waiting.iter().filter(|waiting| !self.others.has(&waiting.location.path()));
-        waiting.count() + self.others.unopened().0 + missing
+            self.waiting.iter().filter(|waiting| !self.unreadable.has(&waiting.location.path()));
+        waiting.count() + self.unreadable.len() + missing
     }
 
-    /// Adds why directories and rings are not followed. A ring that does not exist yet is.
-    pub(crate) fn not_followed(&self, reasons: &mut Vec<String>) {
+    /// Adds why directories and rings are not followed; rings for these reasons. A ring that does not exist yet is followed.
+    pub(crate) fn not_followed(&self, counts: impl Fn(NotRead) -> bool, reasons: &mut Vec<String>) {
         let missing = self.dirs.iter().filter(|dir| dir.reported_missing);
         reasons.extend(missing.map(|dir| {
             format!("{} does not exist, or may not be read", dir.follower.dir().display())
         }));
-        let singles = self.singles.iter().filter(|single| !single.is_missing);
-        let all = singles.map(|single| &single.reported);
-        let kernel = self.kernel.iter().filter(|kernel| !kernel.opened);
-        let all = all.chain(kernel.map(|kernel| &kernel.reported));
-        let all = all.chain(self.waiting.iter().map(|waiting| &waiting.reported));
-        reasons.extend(all.filter(|why| !why.is_empty()).cloned());
-        let (unopened, why) = self.others.unopened();
-        if unopened > 0 {
-            reasons
-                .push(format!("not read, of rings or files that may be rings: {unopened}: {why}"));
-        }
+        let kernel =
+            self.kernel.iter().filter(|kernel| !kernel.opened && !kernel.reported.is_empty());
+        reasons.extend(kernel.map(|kernel| kernel.reported.clone()));
+        self.unreadable.add_to(reasons, counts);
     }
 
     /// Removes rings that are no longer needed.
@@ -226,7 +232,7 @@ impl Inputs {
                 continue;
             }
             engine.detach_delivered(id);
-            let removed = remove(&location, &uuid, &refused);
+            let removed = drained::remove(&location, &uuid, &refused);
             if let Ok(true) = removed {
                 engine.removed(id);
                 self.troubles.remove(&uuid);
@@ -241,26 +247,6 @@ impl Inputs {
             self.wait(Waiting { input, location, uuid, reported }, say);
         }
     }
-}
-
-/// Removes a ring that is read to its end, with these losses, and has no producer. Returns whether it did.
-fn remove(location: &Location, uuid: &[u8; 16], refused: &Refused) -> Result<bool, AttachError> {
-    let idle = match Idle::hold(location.clone()) {
-        Err(AttachError::Busy { .. } | AttachError::NotFound { .. }) => return Ok(false),
-        held => held?,
-    };
-    if idle.file().identity()?.uuid != *uuid {
-        return Ok(false);
-    }
-    let is_read = idle.file().totals()?.is_some_and(|totals| {
-        totals.tail == totals.head
-            && totals.stranded.records == 0
-            && totals.producer.refused == *refused
-    });
-    if is_read {
-        idle.remove()?;
-    }
-    Ok(is_read)
 }
 
 impl Poll<'_, '_> {
@@ -278,19 +264,20 @@ impl Poll<'_, '_> {
                 now
             }
             Change::Vanished(ring) => {
-                self.others.opened(&ring.path);
+                self.unreadable.readable(&ring.path);
                 self.damaged.left(ring.path, ring.identity.uuid);
                 return removed(ring.identity.uuid, self.engine);
             }
+            Change::Left(path) => return self.unreadable.readable(&path),
             Change::Refused(other) => {
                 if RingFile::inspect(other.path.as_path()).is_err_and(|error| is_damage(&error)) {
                     self.damaged.found(&other.path, self.engine);
                 }
-                return self.others.report(&other, self.say);
+                return self.unreadable.refused(&other, self.say);
             }
             _ => return,
         };
-        self.others.opened(&ring.path);
+        self.unreadable.readable(&ring.path);
         self.damaged.is_ring(&ring.path);
         let (location, uuid) = (Location::from(ring.path), ring.identity.uuid);
         if self.damaged.is_aside(&uuid) || self.engine.file_restored(&uuid, &location) {
@@ -314,12 +301,12 @@ impl Poll<'_, '_> {
             self.is_short = shortage.map(|shortage| shortage.to_string());
         }
         if let Some(why) = &self.is_short {
-            self.others.short(location.path(), why, self.say);
+            self.unreadable.short(&location.path(), why, self.say);
             return Tried::Later(String::new());
         }
         match self.engine.attach(location, input, Some(uuid), |uuid| self.positions.get(uuid)) {
             Ok(_) => {
-                self.others.opened(&location.path());
+                self.unreadable.readable(&location.path());
                 self.say.debug(&format!("{location} is read"));
                 Tried::Attached
             }
@@ -333,15 +320,23 @@ impl Poll<'_, '_> {
                 | AttachError::TooLargeToCopy { .. }),
             )) => {
                 self.damaged.never(uuid, is_damage(&error), self.engine);
+                self.unreadable.note(&location.path(), NotRead::of(&error), &error.to_string());
                 Tried::Never(format!("{error}; it is set aside"))
             }
             Err(AttachFailure::Attach(error)) if error.is_shortage() => {
                 let why = format!("{error}: {}", limits::RAISE_NOFILE);
-                self.others.short(location.path(), &why, self.say);
+                self.unreadable.short(&location.path(), &why, self.say);
                 self.is_short = Some(why);
                 Tried::Later(String::new())
             }
-            Err(error) => Tried::Later(format!("{error}; retrying")),
+            Err(error) => {
+                let reason = match &error {
+                    AttachFailure::Attach(error) => NotRead::of(error),
+                    _ => NotRead::Other,
+                };
+                self.unreadable.note(&location.path(), reason, &error.to_string());
+                Tried::Later(format!("{error}; retrying"))
+            }
         }
     }
 
@@ -431,9 +426,12 @@ impl Single {
                 Tried::Later(why) | Tried::Never(why) => why,
             },
             Err(AttachError::NotFound { .. }) => {
+                poll.unreadable.readable(&self.location.path());
                 format!("{} does not exist yet: waiting for it", self.location)
             }
             Err(error) => {
+                let reason = NotRead::of(&error);
+                poll.unreadable.note(&self.location.path(), reason, &error.to_string());
                 if is_damage(&error) {
                     poll.damaged.found(&self.location.path(), poll.engine);
                 }

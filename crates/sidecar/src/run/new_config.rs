@@ -64,8 +64,8 @@ impl Sidecar {
             || new.own != old.own
         {
             say.warn(
-                "a new log, [own], [health] or [control] is used from the next start on, except for loop_within and \
-                 delivered_within",
+                "a new log, [own], [health] or [control] is used from the next start on, except for loop_within, \
+                 delivered_within and not_ready_for",
             );
         }
         if config.settings.state != self.config.settings.state {
@@ -87,5 +87,11 @@ impl Sidecar {
 /// Returns what of `[health]` stays as it is until the next start.
 fn fixed(health: Option<&Health>) -> Option<Health> {
     let none = Duration::ZERO;
-    health.map(|health| Health { loop_within: none, delivered_within: none, ..health.clone() })
+    let fixed = Health::default();
+    health.map(|health| Health {
+        loop_within: none,
+        delivered_within: none,
+        not_ready_for: fixed.not_ready_for,
+        ..health.clone()
+    })
 }

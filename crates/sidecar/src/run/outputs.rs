@@ -1,5 +1,6 @@
 //! The configured outputs, and their problems.
 
+use super::figures::Present;
 use super::own;
 use crate::config::OutputConfig;
 use crate::engine::{Engine, OutputStatus, Removed};
@@ -28,9 +29,9 @@ pub(super) struct Outputs {
 
 impl Outputs {
     /// Passes the sidecar's own figures to the outputs that show them.
-    pub(super) fn show_own(&self, engine: &Engine, outputs: &[OutputConfig], since: Duration) {
+    pub(super) fn show_own(&self, present: Present<'_>) {
         let all = self.own.values();
-        all.for_each(|figures| own::report(&**figures, engine, outputs, since));
+        all.for_each(|figures| own::report(&**figures, present));
     }
 
     /// Shows the sidecar's own figures there, too, whenever the caller gathers them.

@@ -1,14 +1,11 @@
 //! The sidecar's own figures, for outputs and endpoints that show them.
 
-use super::figures::{CAUSE, Figure, OUTPUT, RING, RULE, Rings, gather};
-use crate::config::OutputConfig;
-use crate::engine::Engine;
+use super::figures::{CAUSE, Figure, OUTPUT, Present, RING, RULE, Rings, gather};
 use perfring_export::Own;
-use std::time::Duration;
 
 /// Sets all figures.
-pub(crate) fn report(own: &dyn Own, engine: &Engine, outputs: &[OutputConfig], since: Duration) {
-    gather(engine, outputs, since, Rings::Each, &mut |figure| set(own, figure));
+pub(crate) fn report(own: &dyn Own, present: Present<'_>) {
+    gather(present, Rings::Each, &mut |figure| set(own, figure));
 }
 
 /// Sets a figure, with the labels that rings and outputs have on the page.

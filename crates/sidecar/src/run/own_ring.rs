@@ -1,9 +1,8 @@
 //! The ring in which the sidecar publishes its own figures, so that they go to its outputs as any
 //! other metrics do.
 
-use super::figures::{Figure, Rings, gather};
-use crate::config::{Input, InputSource, OutputConfig, Own};
-use crate::engine::Engine;
+use super::figures::{Figure, Present, Rings, gather};
+use crate::config::{Input, InputSource, Own};
 use perfring_consumer::{AttachError, Location};
 use perfring_producer::{Options, Policy};
 use perfring_telemetry::{Gauge, Resource, Sink, SinkError, Sum, Temporality, Value};
@@ -41,18 +40,12 @@ impl OwnRing {
     }
 
     /// Publishes all figures, if it is time.
-    pub(super) fn publish(
-        &mut self,
-        now: Instant,
-        engine: &Engine,
-        outputs: &[OutputConfig],
-        since: Duration,
-    ) {
+    pub(super) fn publish(&mut self, now: Instant, present: Present<'_>) {
         if self.next.is_some_and(|next| now < next) {
             return;
         }
         self.next = now.checked_add(self.interval);
-        gather(engine, outputs, since, Rings::Few, &mut |figure| self.emit(figure));
+        gather(present, Rings::Few, &mut |figure| self.emit(figure));
     }
 
     /// Publishes a figure. A ring that is full counts it, and the next one has the sum again.

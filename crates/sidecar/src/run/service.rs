@@ -2,6 +2,8 @@
 
 use super::error::StartError;
 #[cfg(feature = "health")]
+use super::figures::Present;
+#[cfg(feature = "health")]
 use super::health::Endpoint;
 use super::inputs::Inputs;
 use super::outputs::Outputs;
@@ -138,8 +140,9 @@ impl Service {
         if let Some(endpoint) = &self.endpoint
             && endpoint.turn()
         {
-            let since = self.since.elapsed();
-            super::own::report(&endpoint.figures(), engine, &config.outputs, since);
+            let (unreadable, outputs) = (&inputs.unreadable, &*config.outputs);
+            let present = Present { engine, unreadable, outputs, since: self.since };
+            super::own::report(&endpoint.figures(), present);
             endpoint.gathered();
         }
         if self.look.is_some_and(|next| now < next) {
@@ -159,7 +162,7 @@ impl Service {
             self.figures = now.checked_add(FIGURES);
             let reasons = &self.reasons;
             self.systemd.status(|| match reasons.is_empty() {
-                true => status::line(engine),
+                true => status::line(engine, &inputs.unreadable),
                 false => reasons.join("; "),
             });
         }
@@ -179,7 +182,7 @@ impl Service {
         if !self.followed {
             reasons.push("rings are still being attached to".to_owned());
         }
-        inputs.not_followed(&mut reasons);
+        inputs.not_followed(|reason| config.needs(reason), &mut reasons);
         for waiting in engine.waiting(now) {
             let within = config.delivered_within(waiting.output);
             if waiting.since <= within {

@@ -1,21 +1,25 @@
 //! The sidecar's own figures as JSON, and in one line. A figure's key is its name on Prometheus pages, without the prefix that
 //! the object says, and without `_total`.
 
-use super::figures::{Space, held, resident};
+use super::figures::{Present, Space, held, resident};
+use super::unreadable::Unreadable;
 use crate::engine::{Engine, OutputStatus, RingFigures, RingStatus};
 use perfring_consumer::{Count, Policy};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use std::time::Duration;
 
 /// Returns all figures as JSON.
-pub(crate) fn json(engine: &Engine, since: Duration) -> Value {
+pub(crate) fn json(present: Present<'_>) -> Value {
+    let Present { engine, unreadable, since, .. } = present;
     let mut rings: Vec<Value> = engine.rings().map(|ring| ring_json(engine, &ring)).collect();
     rings.sort_by_cached_key(|ring| ring["ring"].to_string());
     let outputs: Vec<Value> = engine.outputs().map(|output| output_json(&output)).collect();
+    let counts = unreadable.counts().into_iter();
+    let counts: Value =
+        counts.map(|(reason, count)| (reason.name().to_owned(), Value::from(count))).collect();
     let (merge, ended) = (engine.merge_figures(), engine.ended_figures());
     json!({
-        "process_uptime_seconds": since.as_secs_f64(),
+        "process_uptime_seconds": since.elapsed().as_secs_f64(),
         "pid": std::process::id(),
         "rings": rings,
         "ended": {
@@ -26,6 +30,8 @@ pub(crate) fn json(engine: &Engine, since: Duration) -> Value {
             "late": ended.late,
         },
         "rings_damaged": engine.damaged(),
+        "rings_unreadable": counts,
+        "unreadable_rings": unreadable.json(),
         "outputs": outputs,
         "merge": { "late": merge.late, "late_most_seconds": merge.late_most as f64 / 1e9, "polls": merge.polls },
         "settled": engine.is_settled(),
@@ -106,7 +112,7 @@ fn output_json(output: &OutputStatus<'_>) -> Value {
 }
 
 /// Formats the figures in one line.
-pub(crate) fn line(engine: &Engine) -> String {
+pub(crate) fn line(engine: &Engine, unreadable: &Unreadable) -> String {
     let (mut rings, mut lag) = (0, 0u64);
     for ring in engine.rings() {
         rings += 1;
@@ -123,6 +129,9 @@ pub(crate) fn line(engine: &Engine) -> String {
     }
     if engine.damaged() > 0 {
         let _ = write!(line, ", {} rings damaged", engine.damaged());
+    }
+    if unreadable.len() > 0 {
+        let _ = write!(line, ", {} not read", unreadable.len());
     }
     for output in engine.outputs() {
         let figures = &output.figures;

@@ -8,6 +8,7 @@ use crate::stop::Stop;
 use perfring_consumer::Location;
 use perfring_export::What;
 use perfring_export::recording::is_recording;
+use perfring_set::NotRead;
 use std::path::{Path, PathBuf};
 
 /// Events between two checks of the signals.
@@ -67,7 +68,7 @@ fn rings_in(dir: &Path) -> Result<Vec<Location>, Failure> {
     let listed = perfring_set::list(dir);
     let (rings, others) = listed.map_err(Failure::general)?;
     left_out::report(&others);
-    if rings.is_empty() && !others.iter().any(|other| other.is_shortage) {
+    if rings.is_empty() && !others.iter().any(|other| other.reason == NotRead::Limit) {
         return Err(Failure::NotFound(format!("there is no ring in {}", dir.display())));
     }
     Ok(rings.into_iter().map(|ring| Location::from(ring.path)).collect())
