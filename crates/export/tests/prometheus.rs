@@ -4,12 +4,13 @@
 mod page;
 
 use self::page::{OPEN, ask, get, read, scrape};
-use crate::feed::{ANSWER, Feed, Numbers};
+use crate::feed::{ANSWER, Feed, Numbers, counted, emit_wrong_samples};
 use perfring_consumer::Cause;
 use perfring_export::prometheus::{Options, Prometheus};
 use perfring_export::{Birth, Loss, LossCause, Output};
 use perfring_telemetry::{Gauge, Histogram, Resource, Sum, Temporality, Value};
 use perfring_testkit::wait::{WATCHDOG, until};
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
@@ -285,6 +286,30 @@ fn samples_whose_name_is_taken_are_left_out_and_reported() {
     assert_eq!(figures.refused, 5);
     let trouble = figures.trouble.unwrap();
     assert!(trouble.contains("sent_bytes_total is left out: another instrument"), "{trouble}");
+}
+
+#[test]
+fn a_sample_with_which_something_is_wrong_is_left_out_and_counted_by_cause() {
+    let mut prometheus = open(&options());
+    let feed = &mut Feed::new(1, "shop");
+    let causes = emit_wrong_samples(feed);
+    feed.sink.emit(&Histogram::state("fine", &[1.0], &[1, 2])).unwrap();
+    feed.pump(&mut Numbers::default(), &mut prometheus);
+    let page = scrape(prometheus.address(), "");
+    for (cause, count) in counted(&causes) {
+        let left_out = "perfring_prometheus_left_out_samples_total";
+        assert_eq!(page.value(left_out, &[("reason", cause)]), Some(count as f64), "{cause}");
+        let names = ["", "_total", "_count"].map(|suffix| format!("{cause}{suffix}"));
+        let served = names.iter().any(|name| page.value(name, &[("ring", "shop")]).is_some());
+        assert!(!served, "{cause}");
+    }
+    assert_eq!(page.value("fine_count", &[("ring", "shop")]), Some(3.0));
+    let figures = prometheus.figures();
+    assert_eq!(figures.refused, causes.len() as u64);
+    assert_eq!(figures.refused_by.into_iter().collect::<BTreeMap<_, _>>(), counted(&causes));
+    let trouble = figures.trouble.unwrap();
+    assert_eq!(trouble, "a sample is left out: no_number: a gauge without a number");
+    assert_eq!(figures.delivered, 2, "the good one, and the resource");
 }
 
 #[test]

@@ -6,6 +6,8 @@ pub(crate) mod dead_letters;
 pub(crate) mod draft;
 #[cfg(any(feature = "nats", feature = "otlp"))]
 pub(crate) mod jitter;
+#[cfg(any(feature = "nats", feature = "otlp", feature = "prometheus"))]
+pub(crate) mod left_out;
 pub(crate) mod output;
 #[cfg(any(feature = "nats", feature = "otlp"))]
 pub(crate) mod refusals;

@@ -67,7 +67,7 @@ pub struct Figures {
     pub refusing: Option<String>,
 }
 
-#[cfg(feature = "otlp")]
+#[cfg(any(feature = "nats", feature = "otlp", feature = "prometheus"))]
 impl Figures {
     /// Counts records that were refused for good.
     pub(crate) fn refuse(&mut self, cause: &'static str, records: u64) {

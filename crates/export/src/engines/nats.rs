@@ -325,7 +325,7 @@ impl Output for Nats {
         let nothing = self.batches.as_ref().map_or(0, Batches::delivered);
         let reported = self.shared.reported();
         let refused = Some(reported.refused).filter(|count| *count > 0);
-        Figures {
+        let mut figures = Figures {
             taken: self.records,
             delivered: reported.delivered + nothing,
             bytes: reported.bytes,
@@ -335,7 +335,11 @@ impl Output for Nats {
             refusing: reported.refusals.whole().map(str::to_owned),
             trouble: self.thread.why().map(str::to_owned).or_else(|| reported.trouble()),
             ..Figures::default()
+        };
+        if let Some(batches) = &self.batches {
+            batches.left_out().add_to(&mut figures);
         }
+        figures
     }
 }
 

@@ -4,9 +4,10 @@
 use perfring_consumer::{Item, Observer, OwnerInfo, Start};
 use perfring_export::{Event, Loss, Origin, Output, Rec, Took, What};
 use perfring_telemetry::producer::Options;
-use perfring_telemetry::{Log, Resource, Sink, options};
+use perfring_telemetry::{Gauge, Histogram, Log, Resource, Sink, Sum, Value, options};
 use perfring_testkit::wait::until;
 use perfring_types::read::TypeTable;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -41,6 +42,46 @@ pub(crate) fn emit(feed: &Feed, which: std::ops::Range<u64>) {
     for number in which {
         feed.sink.emit(&Log { body: number.into(), ..Log::default() }).unwrap();
     }
+}
+
+/// Publishes samples with which something is wrong, each of an instrument that has its cause's name; returns the causes.
+pub(crate) fn emit_wrong_samples(feed: &Feed) -> Vec<&'static str> {
+    let state = Histogram::state;
+    let histograms = [
+        ("bounds", state("bounds", &[1.0, f64::INFINITY], &[1, 2, 3])),
+        ("bounds", state("bounds", &[f64::NAN], &[1, 2])),
+        ("bounds", state("bounds", &[1.0, 1.0], &[1, 2, 3])),
+        ("bounds", state("bounds", &[2.0, 1.0], &[1, 2, 3])),
+        ("buckets", state("buckets", &[1.0, 2.0], &[1, 2])),
+        ("buckets", state("buckets", &[1.0], &[1, 2, 3])),
+        ("counts", Histogram { count: Some(4), ..state("counts", &[1.0], &[1, 2]) }),
+        ("counts", state("counts", &[1.0], &[u64::MAX, 1])),
+        ("not_finite", Histogram { sum: Some(f64::NAN), ..state("not_finite", &[1.0], &[1, 2]) }),
+        ("not_finite", Histogram { max: Some(f64::NAN), ..state("not_finite", &[1.0], &[1, 2]) }),
+        ("not_finite", Histogram::one("not_finite", f64::NAN)),
+        ("not_finite", Histogram::one("not_finite", f64::INFINITY)),
+        ("no_number", state("no_number", &[], &[])),
+        ("no_name", state("", &[1.0], &[1, 2])),
+    ];
+    let sums = [
+        ("negative", Sum::delta("negative", -1i64)),
+        ("negative", Sum::cumulative("negative", -0.5)),
+        ("not_finite", Sum::delta("not_finite", f64::NAN)),
+        ("not_finite", Sum::cumulative("not_finite", f64::NEG_INFINITY)),
+    ];
+    let gauges = [("no_number", Gauge::new("no_number", Value::Str("17")))];
+    histograms.iter().for_each(|(_, it)| feed.sink.emit(it).unwrap());
+    sums.iter().for_each(|(_, it)| feed.sink.emit(it).unwrap());
+    gauges.iter().for_each(|(_, it)| feed.sink.emit(it).unwrap());
+    let histograms = histograms.iter().map(|(cause, _)| *cause);
+    histograms.chain(sums.map(|(cause, _)| cause)).chain(gauges.map(|(cause, _)| cause)).collect()
+}
+
+/// Returns how often each of these occurs.
+pub(crate) fn counted<'a>(all: &[&'a str]) -> BTreeMap<&'a str, u64> {
+    let mut counts = BTreeMap::new();
+    all.iter().for_each(|it| *counts.entry(*it).or_default() += 1);
+    counts
 }
 
 pub(crate) struct Feed {

@@ -2,6 +2,9 @@
 
 use super::rows::*;
 use super::*;
+use crate::feed::{counted, delivers, emit_wrong_samples};
+use perfring_export::otlp::Lane;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 fn number(metric: &Metric) -> &NumberDataPoint {
@@ -132,4 +135,32 @@ fn a_sum_does_not_go_back_from_one_interval_to_the_next() {
     let values: Vec<_> = metrics(&server).iter().map(|row| number(&row.2).value).collect();
     let expected = [5, 7, 7, 8].map(|value| Some(Point::AsInt(value)));
     assert_eq!(values, expected);
+}
+
+#[test]
+fn a_sample_with_which_something_is_wrong_is_a_log_record_or_counted_by_cause() {
+    for signals in [&[Lane::Metrics, Lane::Logs][..], &[Lane::Metrics]] {
+        let (server, mut seqs) = (Server::start(), Numbers::default());
+        let options = mapped(&server, |mapping| mapping.signals = signals.to_vec());
+        let mut otlp = Otlp::open("otlp", &options).unwrap();
+        let mut feed = Feed::new(1, "ring");
+        let causes = emit_wrong_samples(&feed);
+        feed.sink.emit(&Histogram::state("fine", &[1.0], &[1, 2])).unwrap();
+        feed.pump(&mut seqs, &mut otlp);
+        delivers(&mut otlp);
+        let figures = otlp.figures();
+        let trouble = figures.trouble.clone().unwrap();
+        assert!(trouble.contains(": no_number: a gauge without a number"), "{trouble}");
+        assert_eq!(metrics(&server).len(), 1, "the good one");
+        if signals.contains(&Lane::Logs) {
+            assert!(trouble.contains("is sent as a log record"), "{trouble}");
+            assert_eq!((figures.refused, figures.delivered), (0, figures.taken));
+            assert_eq!(logs(&server).len(), causes.len());
+        } else {
+            assert!(trouble.contains("is left out"), "{trouble}");
+            assert_eq!((figures.refused, figures.delivered), (causes.len() as u64, 2));
+            let by_cause: BTreeMap<_, _> = figures.refused_by.into_iter().collect();
+            assert_eq!(by_cause, counted(&causes));
+        }
+    }
 }

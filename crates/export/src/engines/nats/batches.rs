@@ -2,6 +2,7 @@
 
 use super::message::{Entry, Head};
 use super::options::{Options, Payload};
+use crate::delivery::left_out::LeftOut;
 use crate::delivery::output::OutputError;
 use crate::engines::otlp::{Batch, Lane, Mapper, Mapping, Plain};
 use crate::model::event::{Event, What};
@@ -63,6 +64,11 @@ impl Batches {
             self.mapper.take(event);
         }
         is_mine
+    }
+
+    /// Returns the samples of metrics that are left out.
+    pub(super) fn left_out(&self) -> &LeftOut {
+        self.mapper.left_out()
     }
 
     pub(super) fn mapper(&mut self) -> &mut Mapper {

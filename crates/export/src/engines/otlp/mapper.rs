@@ -7,9 +7,10 @@ use super::mapping::{Lane, Mapping, Plain};
 use super::put;
 use super::samples::{Data, Sample, Sort};
 use super::wire;
+use crate::delivery::left_out::LeftOut;
 use crate::model::event::{Event, Key, Loss, Rec, What};
 use crate::model::figures::{CAUSE, LOST_BYTES, LOST_RECORDS, RING};
-use crate::model::signal::{Number, Signal, Temporality};
+use crate::model::signal::{Number, Plain as PlainSignal, Signal, Temporality};
 use crate::model::timeline::wall_now;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
@@ -25,11 +26,12 @@ const OWN: &str = "perfring";
 #[derive(Debug)]
 pub(crate) struct Mapper {
     flow: Flow,
+    left_out: LeftOut,
 }
 
 impl Mapper {
     pub(crate) fn new(mapping: &Mapping) -> Self {
-        Mapper { flow: Flow::new(mapping) }
+        Mapper { flow: Flow::new(mapping), left_out: LeftOut::default() }
     }
 
     /// Takes an event; then some batches may be ready.
@@ -79,9 +81,27 @@ impl Mapper {
         self.flow.oldest()
     }
 
-    /// Returns the number of records for which nothing is sent.
+    /// Returns the number of records for which nothing is sent, except samples that are left out.
     pub(crate) fn delivered(&self) -> u64 {
-        self.flow.delivered()
+        self.flow.delivered().saturating_sub(self.left_out.records())
+    }
+
+    /// Returns the samples of metrics that are left out.
+    pub(crate) fn left_out(&self) -> &LeftOut {
+        &self.left_out
+    }
+
+    /// Reports a record that should have been a sample, and counts it unless it is sent as a log record.
+    fn report(&mut self, plain: &PlainSignal<'_>, item: &Item) {
+        let Some(fault) = plain.fault.as_ref().filter(|fault| fault.is_of_metric()) else { return };
+        let why = fault.message(&plain.common.attributes, plain.name);
+        match item {
+            Item::Nothing => {
+                let why = format!("a sample is left out: {why}");
+                self.left_out.count(fault.cause, why);
+            }
+            _ => self.left_out.report(format!("a sample is sent as a log record: {why}")),
+        }
     }
 
     fn record(&mut self, event: &Event<'_>, record: &Rec<'_>, now: Instant) {
@@ -131,6 +151,9 @@ impl Mapper {
                 made.item = Item::sample(Sample::histogram(histogram, wall));
             }
             _ => {}
+        }
+        if let Signal::Plain(plain) = &signal {
+            self.report(plain, &made.item);
         }
         self.flow.hand_on(made, now);
     }

@@ -122,7 +122,9 @@ impl Output for Otlp {
     fn figures(&self) -> Figures {
         let sent = self.lanes.figures();
         let delivered = self.mapper.delivered() + sent.delivered;
-        Figures { taken: self.taken, delivered, ..sent }
+        let mut figures = Figures { taken: self.taken, delivered, ..sent };
+        self.mapper.left_out().add_to(&mut figures);
+        figures
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) fn plain(plain: &Plain<'_>, now: u64, key: Option<Key>) -> Vec<u8> {
     some(12, plain.name.as_bytes(), &mut to);
     attribute("perfring.type", Term::Int(plain.kind.into()), &mut to);
     if let Some(fault) = &plain.fault {
-        attribute("perfring.fault", Term::Text(fault.into()), &mut to);
+        attribute("perfring.fault", Term::Text(fault.sentence.as_str().into()), &mut to);
     }
     keyed(key, &mut to);
     to
@@ -158,8 +158,10 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
     use super::super::wire;
     use super::*;
+    use crate::model::signal::Fault;
     use opentelemetry_proto::tonic::common::v1::AnyValue;
     use opentelemetry_proto::tonic::logs::v1::LogRecord;
+    use perfring_types::Class;
     use prost::Message as _;
 
     /// Values of all kinds, some of them long, as lengths have one byte or more.
@@ -241,7 +243,9 @@ mod tests {
             (PlainBody::Bytes(&[1]), Some(wire::any(&Value::Bytes(vec![1])))),
             (PlainBody::Value(&value), Some(wire::int(5))),
         ] {
-            let fault = Some("it is short".to_owned());
+            let fault =
+                Fault { class: Class::Log, cause: "undecodable", sentence: "it is short".into() };
+            let fault = Some(fault);
             let (trace_id, span_id) = (Some([1; 16]), Some([2; 8]));
             let common = Common::default();
             let (name, kind) = ("a.Type", 5000);

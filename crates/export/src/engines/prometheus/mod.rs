@@ -6,6 +6,7 @@
 //! | a gauge | a gauge: the newest sample |
 //! | a histogram | a histogram: counts and measurements of all processes; measurements are sorted into [`Options::buckets`] |
 //! | a loss | counts in `perfring_ring_lost_records_total` and `perfring_ring_lost_bytes_total` by `ring` and `cause`, unless the program sets these itself |
+//! | a sample that cannot be one, as a histogram whose bounds do not rise | a count in `perfring_prometheus_left_out_samples_total` by `reason`, and in [`Figures::refused_by`](crate::Figures::refused_by) |
 //! | a resource | `target_info` with its attributes, by `ring` and `process_pid` |
 //!
 //! Attributes are labels, the scope is `otel_scope_name`, the ring's name is `ring`. Names are
@@ -43,12 +44,14 @@ mod text;
 #[cfg(feature = "tls")]
 mod tls;
 
+use crate::delivery::left_out::LeftOut as LeftOutRecords;
 use crate::delivery::output::{Figures, Output, OutputError, Own, Took};
 use crate::model::duration::read_duration;
 use crate::model::event::{Event, Loss, What};
 use crate::model::figures::{LOST_BYTES, LOST_RECORDS};
 use crate::model::signal::{
-    Buckets, Common, DEFAULT_BOUNDS, Histogram, HistogramData, Instrument, Signal, Temporality,
+    Buckets, Common, DEFAULT_BOUNDS, Histogram, HistogramData, Instrument, Plain, Signal,
+    Temporality,
 };
 pub use figures::OwnFigures;
 use perfring_types::read::Value;
@@ -126,14 +129,9 @@ pub struct Prometheus {
     address: SocketAddr,
     server: Option<Server>,
     taken: u64,
-    refused: u64,
     bytes: u64,
-    /// When a sample was last left out, and why.
-    trouble: Option<(Instant, String)>,
+    left_out: LeftOutRecords,
 }
-
-/// How long a left-out sample is reported.
-const REPORTED: Duration = Duration::from_secs(60);
 
 impl Prometheus {
     /// Starts to listen and serve.
@@ -183,9 +181,8 @@ impl Prometheus {
             address,
             server: Some(server),
             taken: 0,
-            refused: 0,
             bytes: 0,
-            trouble: None,
+            left_out: LeftOutRecords::default(),
         })
     }
 
@@ -235,7 +232,8 @@ impl Prometheus {
         let (instrument, help) = ((what.name, what.unit), what.description);
         let reported = name.clone();
         let sample = Sample { name, sort, instrument, help, labels, process, how, amount };
-        state.series.add(sample, Instant::now()).map_err(|why| (why, reported))
+        let added = state.series.add(sample, Instant::now());
+        added.inspect_err(|why| state.leave_out(why.reason())).map_err(|why| (why, reported))
     }
 
     fn labels(&self, event: &Event<'_>, common: &Common<'_>) -> Labels {
@@ -281,10 +279,17 @@ impl Prometheus {
                 let kind = (Sort::Histogram, how);
                 self.sample(event, common, *what, kind, Amount::Buckets(buckets))
             }
+            Signal::Plain(Plain { fault: Some(fault), common, name, .. })
+                if fault.is_of_metric() =>
+            {
+                self.shared.lock().leave_out(fault.cause);
+                let why = fault.message(&common.attributes, name);
+                return self.left_out.count(fault.cause, format!("a sample is left out: {why}"));
+            }
             _ => return,
         };
         if let Err((why, name)) = done {
-            self.refused += 1;
+            let reason = why.reason();
             let why = match why {
                 LeftOut::TooMany => format!(
                     "there are {} series already; keep what differs for each request out of \
@@ -296,8 +301,7 @@ impl Prometheus {
                     .into(),
                 LeftOut::OtherBounds => "its buckets have other bounds than before".into(),
             };
-            let why = format!("a sample of {name} is left out: {why}");
-            self.trouble = Some((Instant::now(), why));
+            self.left_out.count(reason, format!("a sample of {name} is left out: {why}"));
         }
     }
 
@@ -357,15 +361,11 @@ impl Output for Prometheus {
     }
 
     fn figures(&self) -> Figures {
-        let trouble = self.trouble.as_ref().filter(|(at, _)| at.elapsed() < REPORTED);
-        Figures {
-            taken: self.taken,
-            delivered: self.taken - self.refused,
-            bytes: self.bytes,
-            refused: self.refused,
-            trouble: trouble.map(|(_, why)| why.clone()),
-            ..Figures::default()
-        }
+        let delivered = self.taken.saturating_sub(self.left_out.records());
+        let (taken, bytes) = (self.taken, self.bytes);
+        let mut figures = Figures { taken, delivered, bytes, ..Figures::default() };
+        self.left_out.add_to(&mut figures);
+        figures
     }
 
     fn own(&self) -> Option<Box<dyn Own>> {

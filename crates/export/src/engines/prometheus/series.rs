@@ -34,10 +34,6 @@ pub(super) struct Figures {
     /// Bytes of names and labels.
     pub(super) bytes: usize,
     parts: usize,
-    /// Samples that were left out because there are too many series.
-    pub(super) too_many: u64,
-    /// Samples whose name is used by something else, or whose bounds changed.
-    pub(super) other: u64,
 }
 
 #[derive(Debug)]
@@ -101,6 +97,17 @@ pub(super) enum LeftOut {
     TooMany,
     NameTaken,
     OtherBounds,
+}
+
+impl LeftOut {
+    /// Returns the reason as a word.
+    pub(super) const fn reason(self) -> &'static str {
+        match self {
+            LeftOut::TooMany => "too_many",
+            LeftOut::NameTaken => "other_kind",
+            LeftOut::OtherBounds => "other_bounds",
+        }
+    }
 }
 
 impl Amount {
@@ -167,16 +174,6 @@ impl Series {
     }
 
     pub(super) fn add(&mut self, sample: Sample<'_>, now: Instant) -> Result<(), LeftOut> {
-        let added = self.try_add(sample, now);
-        match added {
-            Err(LeftOut::TooMany) => self.figures.too_many += 1,
-            Err(_) => self.figures.other += 1,
-            Ok(()) => {}
-        }
-        added
-    }
-
-    fn try_add(&mut self, sample: Sample<'_>, now: Instant) -> Result<(), LeftOut> {
         let Sample { name, sort, instrument, help, labels, process, how, amount } = sample;
         let is_new = !self.families.get(&name).is_some_and(|it| it.series.contains_key(&labels));
         let size = size(&name, &labels, &amount);

@@ -2,12 +2,12 @@
 
 use super::figures::OwnFigures;
 use super::labels;
-use super::series::{Limits, ProcessId, Series};
+use super::series::{LeftOut, Limits, ProcessId, Series};
 use super::server::Answer;
 use super::text::{self, Format, Labels, Page, Sort};
 use crate::model::event::Origin;
 use crate::model::processes::Processes;
-use crate::model::signal::{Resource, Resources};
+use crate::model::signal::{Fault, Resource, Resources};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,6 +17,9 @@ use std::time::Instant;
 const OWN: &str = "perfring_prometheus_";
 /// The limit of processes whose label is remembered.
 const PIDS: usize = 1 << 16;
+/// Why a sample that is one may have no series.
+const REASONS: [&str; 3] =
+    [LeftOut::TooMany.reason(), LeftOut::NameTaken.reason(), LeftOut::OtherBounds.reason()];
 const TARGET: &str = "target_info";
 
 /// The state of the serving thread.
@@ -37,6 +40,8 @@ pub(super) struct State {
     pids: HashMap<ProcessId, u32>,
     /// Names of present rings.
     pub(super) rings: HashMap<u32, String>,
+    /// Samples that are left out, by reason.
+    left_out: BTreeMap<&'static str, u64>,
 }
 
 impl Shared {
@@ -48,6 +53,7 @@ impl Shared {
             processes: Processes::default(),
             pids: HashMap::new(),
             rings: HashMap::new(),
+            left_out: REASONS.into_iter().chain(Fault::CAUSES).map(|reason| (reason, 0)).collect(),
         };
         let scrapes = AtomicU64::new(0);
         Shared { state: Mutex::new(state), own: OwnFigures::default(), scrapes, target_info }
@@ -74,14 +80,14 @@ impl Shared {
         if self.target_info {
             state.targets(&mut page);
         }
-        let figures = state.series.figures;
+        let (figures, left_out) = (state.series.figures, state.left_out.clone());
         drop(state);
         let name = format!("{OWN}series");
         page.family(&name, Sort::Gauge, "series from rings");
         page.sample(&name, &Labels::new(), None, figures.series as f64);
         let name = format!("{OWN}left_out_samples_total");
         page.family(&name, Sort::Counter, "samples that are in no series");
-        for (reason, value) in [("other_kind", figures.other), ("too_many", figures.too_many)] {
+        for (reason, value) in left_out {
             let labels = vec![("reason".to_owned(), reason.to_owned())];
             page.sample(&name, &labels, None, value as f64);
         }
@@ -94,6 +100,11 @@ impl Shared {
 }
 
 impl State {
+    /// Counts a sample that is left out.
+    pub(super) fn leave_out(&mut self, reason: &'static str) {
+        *self.left_out.entry(reason).or_default() += 1;
+    }
+
     /// Learns from a resource.
     pub(super) fn learn(&mut self, origin: &Origin, resource: &Resource<'_>) {
         self.resources.learn(origin, resource);

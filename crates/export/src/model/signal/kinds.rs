@@ -1,5 +1,6 @@
 //! The kinds of signals.
 
+use super::fault::Fault;
 use super::measure::{Buckets, Instrument, Number, Temporality};
 use perfring_types::read::Value;
 
@@ -180,7 +181,7 @@ pub struct Plain<'a> {
     /// The span that it belongs to, likewise.
     pub span_id: Option<[u8; 8]>,
     /// Why it does not match its class, or cannot be decoded.
-    pub fault: Option<String>,
+    pub fault: Option<Fault>,
 }
 
 /// The content of a record without fields.

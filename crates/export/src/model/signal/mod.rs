@@ -37,11 +37,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod fault;
 mod kinds;
 mod measure;
 mod read;
 mod resources;
 
+pub use fault::Fault;
 pub use kinds::{
     Attributes, Common, Gauge, Histogram, HistogramData, Log, Plain, PlainBody, Resource, Signal,
     SpanEnd, SpanStart, Sum,

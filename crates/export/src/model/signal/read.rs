@@ -1,5 +1,6 @@
 //! Converts a record's fields to a signal.
 
+use super::fault::{self, Fault, Wrong};
 use super::kinds::{
     Attributes, Common, Gauge, Histogram, HistogramData, Log, Plain, PlainBody, Resource, Signal,
     SpanEnd, SpanStart, Sum,
@@ -20,7 +21,10 @@ impl<'a> Signal<'a> {
             None => return untyped(record),
             Some(Ok(value)) => value,
             Some(Err(bad)) => {
-                let fault = Some(bad.to_string());
+                let fault = Some(Fault::undecodable(
+                    kind.class.known().unwrap_or_default(),
+                    bad.to_string(),
+                ));
                 return plain(record, Common::default(), PlainBody::Bytes(record.bytes), fault);
             }
         };
@@ -31,22 +35,22 @@ impl<'a> Signal<'a> {
                 Value::Bytes(raw) => PlainBody::Bytes(raw),
                 other => PlainBody::Value(other),
             };
-            let fault = (class != Class::Plain).then(|| "it has no fields".to_owned());
+            let fault = (class != Class::Plain).then(|| Fault::of(class, fault::NO_FIELDS));
             return plain(record, Common::default(), body, fault);
         };
         let mut fields = Fields::new(fields.iter().map(|(name, value)| (&**name, value)));
         let read = match class {
             Class::Log => Ok(Signal::Log(log(&mut fields))),
-            Class::SpanStart => span_start(&mut fields),
-            Class::SpanEnd => span_end(&mut fields),
-            Class::Gauge => gauge(&mut fields),
-            Class::Sum => sum(&mut fields),
-            Class::Histogram => histogram(&mut fields),
+            Class::SpanStart => span_start(&mut fields).map_err(Some),
+            Class::SpanEnd => span_end(&mut fields).map_err(Some),
+            Class::Gauge => gauge(&mut fields).map_err(Some),
+            Class::Sum => sum(&mut fields).map_err(Some),
+            Class::Histogram => histogram(&mut fields).map_err(Some),
             Class::Resource => Ok(Signal::Resource(Resource {
                 start: fields.take(names::START_TIME, unsigned),
                 common: Common { pid: fields.get(names::PID, unsigned), ..Common::default() },
             })),
-            _ => Err(String::new()),
+            _ => Err(None),
         };
         match read {
             Ok(mut signal) => {
@@ -79,7 +83,7 @@ impl<'a> Signal<'a> {
                     common.pid = fields.take(names::PID, unsigned);
                 }
                 common.attributes = fields.rest("");
-                let fault = Some(fault).filter(|fault| !fault.is_empty());
+                let fault = fault.map(|wrong| Fault::of(class, wrong));
                 let mut signal = plain(record, common, PlainBody::None, fault);
                 if let Signal::Plain(plain) = &mut signal {
                     (plain.trace_id, plain.span_id) = ids;
@@ -118,7 +122,7 @@ fn plain<'a>(
     record: &'a Rec<'_>,
     common: Common<'a>,
     body: PlainBody<'a>,
-    fault: Option<String>,
+    fault: Option<Fault>,
 ) -> Signal<'a> {
     let name = record.kind_of().map_or("", |kind| kind.name.as_str());
     let common = Common { time: record.wall.or(common.time), ..common };
@@ -148,6 +152,24 @@ impl<'a> Fields<'a> {
         let taken = meant(value)?;
         self.left.remove(at);
         Some(taken)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.left.iter().any(|(its, _)| *its == name)
+    }
+
+    /// Returns the value of this name, if there is one, and removes it from the attributes.
+    fn valid<T>(
+        &mut self,
+        name: &str,
+        meant: impl FnOnce(&'a Value) -> Option<T>,
+        wrong: Wrong,
+    ) -> Result<Option<T>, Wrong> {
+        let is_there = self.has(name);
+        match self.take(name, meant) {
+            None if is_there => Err(wrong),
+            taken => Ok(taken),
+        }
     }
 
     /// Returns the remaining attributes; strips a prefix that marks those named like reserved
@@ -236,13 +258,13 @@ fn log<'a>(fields: &mut Fields<'a>) -> Log<'a> {
     }
 }
 
-fn ids(fields: &mut Fields<'_>) -> Result<([u8; 16], [u8; 8]), String> {
-    let trace = fields.take(names::TRACE_ID, id).ok_or("a span without a trace_id of 16 bytes")?;
-    let span = fields.take(names::SPAN_ID, id).ok_or("a span without a span_id of 8 bytes")?;
+fn ids(fields: &mut Fields<'_>) -> Result<([u8; 16], [u8; 8]), Wrong> {
+    let trace = fields.take(names::TRACE_ID, id).ok_or(fault::NO_TRACE)?;
+    let span = fields.take(names::SPAN_ID, id).ok_or(fault::NO_SPAN)?;
     Ok((trace, span))
 }
 
-fn span_start<'a>(fields: &mut Fields<'a>) -> Result<Signal<'a>, String> {
+fn span_start<'a>(fields: &mut Fields<'a>) -> Result<Signal<'a>, Wrong> {
     let (trace_id, span_id) = ids(fields)?;
     let linked =
         fields.get(names::LINK_TRACE_ID, id::<16>).zip(fields.get(names::LINK_SPAN_ID, id::<8>));
@@ -261,7 +283,7 @@ fn span_start<'a>(fields: &mut Fields<'a>) -> Result<Signal<'a>, String> {
     }))
 }
 
-fn span_end<'a>(fields: &mut Fields<'a>) -> Result<Signal<'a>, String> {
+fn span_end<'a>(fields: &mut Fields<'a>) -> Result<Signal<'a>, Wrong> {
     let (trace_id, span_id) = ids(fields)?;
     Ok(Signal::SpanEnd(SpanEnd {
         common: Common::default(),
@@ -275,10 +297,10 @@ fn span_end<'a>(fields: &mut Fields<'a>) -> Result<Signal<'a>, String> {
     }))
 }
 
-fn instrument<'a>(fields: &mut Fields<'a>) -> Result<Instrument<'a>, String> {
+fn instrument<'a>(fields: &mut Fields<'a>) -> Result<Instrument<'a>, Wrong> {
     let name = fields.take(names::NAME, text).filter(|name| !name.is_empty());
     Ok(Instrument {
-        name: name.ok_or("a sample without the name of its instrument")?,
+        name: name.ok_or(fault::NO_NAME)?,
         unit: fields.take(names::UNIT, text).unwrap_or_default(),
         description: fields.take(names::DESCRIPTION, text).unwrap_or_default(),
     })
@@ -292,58 +314,70 @@ fn temporality(fields: &mut Fields<'_>) -> Option<Temporality> {
     })
 }
 
-fn gauge<'a>(fields: &mut Fields<'a>) -> Result<Signal<'a>, String> {
+fn gauge<'a>(fields: &mut Fields<'a>) -> Result<Signal<'a>, Wrong> {
     let what = instrument(fields)?;
-    let value = fields.take(names::VALUE, number).ok_or("a gauge without a number")?;
+    let value = fields.take(names::VALUE, number).ok_or(fault::NO_NUMBER)?;
     Ok(Signal::Gauge(Gauge { common: Common::default(), what, value }))
 }
 
-fn sum<'a>(fields: &mut Fields<'a>) -> Result<Signal<'a>, String> {
+fn sum<'a>(fields: &mut Fields<'a>) -> Result<Signal<'a>, Wrong> {
     let what = instrument(fields)?;
-    let value = fields.take(names::VALUE, number).filter(|value| value.as_f64().is_finite());
-    let value = value.ok_or("a sum without a finite number")?;
-    let temporality = temporality(fields).ok_or("a sum that does not say what it counts from")?;
+    let value = fields.take(names::VALUE, number).ok_or(fault::NO_SUM)?;
+    if !value.as_f64().is_finite() {
+        return Err(fault::NO_FINITE_SUM);
+    }
+    let temporality = temporality(fields).ok_or(fault::NO_TEMPORALITY)?;
     let monotonic = fields.take(names::IS_MONOTONIC, truth).unwrap_or_default();
-    if monotonic && temporality == Temporality::Delta && value.as_f64() < 0.0 {
-        return Err("a sum that only grows, and a step down".into());
+    if monotonic && value.as_f64() < 0.0 {
+        return Err(fault::NEGATIVE);
     }
     let start = fields.take(names::START_TIME, unsigned);
     Ok(Signal::Sum(Sum { common: Common::default(), what, value, monotonic, temporality, start }))
 }
 
-fn histogram<'a>(fields: &mut Fields<'a>) -> Result<Signal<'a>, String> {
+fn histogram<'a>(fields: &mut Fields<'a>) -> Result<Signal<'a>, Wrong> {
     let what = instrument(fields)?;
     let temporality = temporality(fields);
     let start = fields.take(names::START_TIME, unsigned);
-    let one = fields.take(names::VALUE, double);
-    let count = fields.take(names::COUNT, unsigned);
-    let bounds = fields.take(names::EXPLICIT_BOUNDS, list(double)).unwrap_or_default();
-    let buckets = fields.take(names::BUCKET_COUNTS, list(unsigned)).unwrap_or_default();
-    let (temporality, data) = if count.is_none() && buckets.is_empty() {
-        let one = one.filter(|one| one.is_finite());
-        // A measurement is complete by itself, whatever the other fields are.
-        (Temporality::Delta, HistogramData::One(one.ok_or("a histogram without a finite number")?))
-    } else {
-        let uncut = buckets.is_empty() && bounds.is_empty();
-        if !uncut && buckets.len() != bounds.len() + 1 {
-            return Err("a histogram whose buckets are not one more than their bounds".into());
-        }
-        let rising = bounds.windows(2).all(|pair| pair[0] < pair[1]);
-        if !rising || !bounds.iter().all(|bound| bound.is_finite()) {
-            return Err("a histogram whose bounds do not rise".into());
-        }
-        let counted = buckets.iter().try_fold(0u64, |sum, count| sum.checked_add(*count));
-        let counted = counted.ok_or("a histogram that counts more than 64 bits hold")?;
-        let state = Buckets {
-            count: if buckets.is_empty() { count.unwrap_or_default() } else { counted },
-            sum: fields.take(names::SUM, double),
-            min: fields.take(names::MIN, double),
-            max: fields.take(names::MAX, double),
-            bounds,
-            buckets,
+    let (temporality, data) =
+        if [names::COUNT, names::BUCKET_COUNTS].iter().any(|it| fields.has(it)) {
+            let from = temporality.ok_or(fault::NO_TEMPORALITY)?;
+            (from, HistogramData::State(counts(fields)?))
+        } else {
+            let one = fields.take(names::VALUE, double).ok_or(fault::NO_MEASUREMENT)?;
+            if !one.is_finite() {
+                return Err(fault::NO_FINITE_MEASUREMENT);
+            }
+            // A measurement is complete by itself, whatever the other fields are.
+            (Temporality::Delta, HistogramData::One(one))
         };
-        let from = temporality.ok_or("a histogram that does not say what it counts from")?;
-        (from, HistogramData::State(state))
-    };
     Ok(Signal::Histogram(Histogram { common: Common::default(), what, temporality, start, data }))
+}
+
+/// Reads a histogram's counts.
+fn counts(fields: &mut Fields<'_>) -> Result<Buckets, Wrong> {
+    let bounds = fields.valid(names::EXPLICIT_BOUNDS, list(double), fault::BOUNDS)?;
+    let bounds = bounds.unwrap_or_default();
+    let buckets = fields.valid(names::BUCKET_COUNTS, list(unsigned), fault::NO_COUNT)?;
+    let buckets = buckets.unwrap_or_default();
+    let count = fields.valid(names::COUNT, unsigned, fault::NO_COUNT)?;
+    let rising = bounds.windows(2).all(|pair| pair[0] < pair[1]);
+    if !rising || !bounds.iter().all(|bound| bound.is_finite()) {
+        return Err(fault::BOUNDS);
+    }
+    if !(bounds.is_empty() && buckets.is_empty()) && buckets.len() != bounds.len() + 1 {
+        return Err(fault::BUCKETS);
+    }
+    let counted = buckets.iter().try_fold(0u64, |sum, count| sum.checked_add(*count));
+    let counted = counted.ok_or(fault::COUNTS)?;
+    if !buckets.is_empty() && count.is_some_and(|count| count != counted) {
+        return Err(fault::COUNTS);
+    }
+    let mut finite = |name| match fields.take(name, double) {
+        Some(value) if !value.is_finite() => Err(fault::NO_FINITE_TOTAL),
+        value => Ok(value),
+    };
+    let (sum, min, max) = (finite(names::SUM)?, finite(names::MIN)?, finite(names::MAX)?);
+    let count = if buckets.is_empty() { count.unwrap_or_default() } else { counted };
+    Ok(Buckets { count, sum, min, max, bounds, buckets })
 }
