@@ -19,27 +19,40 @@ use std::path::Path;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resource {
     attributes: Vec<(Cow<'static, str>, Cow<'static, str>)>,
+    /// The process that the resource was made in, and the id that it got.
+    instance: Option<(u32, String)>,
 }
 
 impl Resource {
     /// Returns what is known of this process: `service.name` (from `OTEL_SERVICE_NAME`, else the
-    /// program's name, else `unknown_service`), `service.instance.id` (a random UUID), `process.executable.name`,
+    /// program's name, else `unknown_service`), `service.instance.id`, `process.executable.name`,
     /// `host.name`, `telemetry.sdk.*`, and the attributes of `OTEL_RESOURCE_ATTRIBUTES`. Pids are unique within one
     /// pid namespace, so it also has [`names::PID_NAMESPACE`], and in a container `container.id`, where the
     /// process can see it. With the feature `context`, what another library has published as this process's context
     /// precedes all of these, so that both speak of one `service.instance.id`.
+    ///
+    /// The id is a UUID made of the machine's boot, the pid namespace, the pid and the time when the process began: it is the
+    /// same for all sinks of a process, and a forked child has its own.
+    ///
+    /// ```
+    /// use perfring_telemetry::Resource;
+    /// let id = |resource: Resource| resource.get("service.instance.id").map(str::to_owned);
+    /// assert_eq!(id(Resource::here()), id(Resource::here()));
+    /// ```
     #[must_use]
     pub fn here() -> Self {
         let program = std::env::args_os().next().unwrap_or_default();
         let program = Path::new(&program).file_name().unwrap_or_default();
         let program = program.to_string_lossy().into_owned();
+        let instance = instance_id();
         let mut this = Resource::default()
             .with("service.name", service(&program))
-            .with("service.instance.id", uuid())
+            .with(INSTANCE, instance.clone())
             .with("process.executable.name", program)
             .with("telemetry.sdk.name", "perfring")
             .with("telemetry.sdk.language", "rust")
             .with("telemetry.sdk.version", env!("CARGO_PKG_VERSION"));
+        this.instance = Some((std::process::id(), instance));
         if let Ok(host) = fs::read_to_string("/proc/sys/kernel/hostname") {
             this = this.with("host.name", host.trim_end().to_owned());
         }
@@ -76,9 +89,10 @@ impl Resource {
     pub fn publish(&self) -> std::io::Result<()> {
         match perfring_context::ProcessContext::own() {
             Ok(Some(_)) => Ok(()),
-            _ => perfring_context::publish(
-                self.attributes.iter().map(|(name, value)| (&**name, &**value)),
-            ),
+            _ => {
+                let own = self.child_instance();
+                perfring_context::publish(self.attributes_here(own.as_deref()))
+            }
         }
     }
 
@@ -104,9 +118,30 @@ impl Resource {
         found.map(|(_, value)| &**value)
     }
 
+    /// Returns the id of this process, if it is a forked child of the process that the resource was made in.
+    fn child_instance(&self) -> Option<String> {
+        let (pid, made) = self.instance.as_ref()?;
+        let is_child = *pid != std::process::id() && self.get(INSTANCE) == Some(made);
+        is_child.then(instance_id)
+    }
+
+    /// Returns the attributes as they are in this process, whose id is `own` if it is a forked child.
+    fn attributes_here<'a>(
+        &'a self,
+        own: Option<&'a str>,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.attributes.iter().map(move |(name, value)| match own {
+            Some(own) if name == INSTANCE => (&**name, own),
+            _ => (&**name, &**value),
+        })
+    }
+
     pub(crate) fn fill(&self, writer: &mut TaggedWriter<'_>) {
+        let own = self.child_instance();
         // The sink has written the pid, and a repeated field would become a list.
-        for (name, value) in self.attributes.iter().filter(|(name, _)| name != names::PID) {
+        for (name, value) in
+            self.attributes_here(own.as_deref()).filter(|(name, _)| *name != names::PID)
+        {
             writer.text(AttributeName::new(Class::Resource, name).as_str(), value);
         }
     }
@@ -167,10 +202,41 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Returns a random UUID, version 4.
-fn uuid() -> String {
-    let mut bytes = crate::ids::TraceId::random().0;
-    bytes[6] = bytes[6] & 0x0f | 0x40;
+/// The attribute with the id of a process.
+const INSTANCE: &str = "service.instance.id";
+
+/// Returns the id of this process; a random one if the kernel does not show what distinguishes processes.
+fn instance_id() -> String {
+    let process = Path::new("/proc/self");
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+    let known = boot.zip(pid_namespace(process)).zip(start_time(process));
+    let Some(((boot, namespace), started)) = known else {
+        return uuid(4, crate::ids::TraceId::random().0);
+    };
+    let pid = std::process::id();
+    uuid(8, hash(format!("{} {namespace} {pid} {started}", boot.trim_end()).as_bytes()))
+}
+
+/// Returns when a process began, in ticks since the boot: the field 22 of its `stat`.
+fn start_time(process: &Path) -> Option<String> {
+    let stat = fs::read_to_string(process.join("stat")).ok()?;
+    // The program's name, in parentheses, may have spaces and parentheses itself.
+    let (_, behind) = stat.rsplit_once(')')?;
+    behind.split_whitespace().nth(19).map(str::to_owned)
+}
+
+/// The FNV-1a hash of 128 bits.
+fn hash(bytes: &[u8]) -> [u8; 16] {
+    let start = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
+    let step = |hash: u128, byte: &u8| {
+        (hash ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+    };
+    bytes.iter().fold(start, step).to_be_bytes()
+}
+
+/// Formats a UUID of this version.
+fn uuid(version: u8, mut bytes: [u8; 16]) -> String {
+    bytes[6] = bytes[6] & 0x0f | version << 4;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     let hex = crate::ids::TraceId(bytes).to_string();
     let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
@@ -234,6 +300,22 @@ mod tests {
             let reported = here.get(names::PID_NAMESPACE).unwrap().parse::<u64>().unwrap();
             assert!(reported > 0);
         }
+    }
+
+    #[test]
+    fn an_id_is_made_of_what_distinguishes_processes() {
+        let id = |resource: &Resource| resource.get(INSTANCE).unwrap().to_owned();
+        let here = Resource::here();
+        assert_eq!(id(&here), id(&Resource::here()));
+        assert_eq!(here.child_instance(), None);
+        // As a forked child has it: the resource was made in another process.
+        let forked = Resource { instance: Some((1, id(&here))), ..here.clone() };
+        let own = forked.child_instance().unwrap();
+        assert!(forked.attributes_here(Some(&own)).any(|pair| pair == (INSTANCE, &*own)));
+        let named = forked.with(INSTANCE, "mine");
+        assert_eq!(named.child_instance(), None, "it is the program's own choice");
+        assert_eq!(uuid(8, hash(b"")), "6c62272e-07bb-8142-a2b8-21756295c58d");
+        assert_ne!(hash(b"boot 1 17 5"), hash(b"boot 1 17 6"));
     }
 
     #[test]
