@@ -4,8 +4,8 @@ use crate::consumer::Consumer;
 use crate::cursor::either;
 use crate::observer::Observer;
 use perfring_abi::Producers;
-use perfring_ring::OwnerInfo;
-use perfring_shm::{AttachError, RingFile, Seat, named};
+use perfring_ring::{OwnerInfo, SeatState};
+use perfring_shm::{AttachError, RingFile, Seat, named, slots};
 
 /// How full a ring is, as one of its readers sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,6 +88,36 @@ impl Observer {
     /// [`AttachError::Io`] where the file system has no locks.
     pub fn has_producer(&self) -> Result<bool, AttachError> {
         has_producer(self.window.mapping().file())
+    }
+
+    /// Returns the producers that are attached and alive, by the kernel's locks.
+    ///
+    /// ```
+    /// # use perfring_consumer::{Observer, Start};
+    /// # use perfring_producer::{Options, Producer};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// let producer = Producer::create(&path, &Options::default())?;
+    /// let observer = Observer::open(&path, Start::Latest)?;
+    /// assert_eq!(observer.live_producers()?[0].pid, std::process::id());
+    /// drop(producer);
+    /// assert!(observer.live_producers()?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] where the file system has no locks.
+    pub fn live_producers(&self) -> Result<Vec<OwnerInfo>, AttachError> {
+        let ring = self.window.mapping().file();
+        let all = match ring.layout().producers {
+            Producers::One => vec![ring.seat(Seat::Producer(0))?],
+            Producers::Many | Producers::Cpu => {
+                let figures = slots(ring)?.figures.into_iter();
+                figures.map(|(state, figures)| (state, figures.owner)).collect()
+            }
+        };
+        let alive = all.into_iter().filter(|(state, _)| *state == SeatState::Alive);
+        Ok(alive.map(|(_, owner)| owner).collect())
     }
 
     /// Returns the owner info of the producer's seat: of the present producer, or of the last one. In a shared ring, that

@@ -2,6 +2,7 @@
 #![cfg(feature = "prometheus")]
 
 mod page;
+mod real;
 
 use self::page::{OPEN, ask, get, read, scrape};
 use crate::feed::{ANSWER, Feed, Numbers, counted, emit_wrong_samples};
@@ -229,6 +230,88 @@ fn series_of_removed_rings_expire() {
     four.sink.emit(&Gauge::new("n", 1u64)).unwrap();
     four.pump(&mut seqs, &mut prometheus);
     assert_eq!(scrape(address, OPEN).value("n", &[("ring", "four")]), Some(1.0));
+}
+
+#[test]
+fn what_a_dead_process_has_counted_stays_and_its_gauges_and_attributes_end() {
+    let mut prometheus = open(&Options { expire: Duration::ZERO, ..options() });
+    let (address, mut seqs) = (prometheus.address(), Numbers::default());
+    let mut feed = Feed::new(1, "shop");
+    let pid = std::process::id();
+    let emit = |feed: &Feed| {
+        let not = |sum| Sum { is_monotonic: false, ..sum };
+        feed.sink.emit(&Gauge::new("depth", 5u64)).unwrap();
+        feed.sink.emit(&not(Sum::delta("open", 2u64))).unwrap();
+        feed.sink.emit(&not(Sum::cumulative("used", 7u64))).unwrap();
+        feed.sink.emit(&Sum::delta("n", 3u64)).unwrap();
+        feed.sink.emit(&Sum::cumulative("m", 4u64)).unwrap();
+        feed.sink.emit(&Histogram::state("h", &[1.0], &[1, 2])).unwrap();
+    };
+    let values = |names: &[&str]| {
+        let page = scrape(address, "");
+        let of = |name: &&str| page.value(name, &[("ring", "shop")]);
+        let targets = page.samples.keys().filter(|(name, _)| name == "target_info").count();
+        (names.iter().map(of).collect::<Vec<_>>(), targets)
+    };
+    let (gauges, counters) = (["depth", "open", "used"], ["n_total", "m_total", "h_count"]);
+    emit(&feed);
+    feed.pump(&mut seqs, &mut prometheus);
+    let counted = vec![Some(3.0), Some(4.0), Some(3.0)];
+    for alive in [vec![pid], vec![pid, 1]] {
+        prometheus.producers(&mut [(&feed.origin, alive)].into_iter());
+        assert_eq!(values(&gauges), (vec![Some(5.0), Some(2.0), Some(7.0)], 1));
+        assert_eq!(values(&counters).0, counted);
+    }
+    prometheus.producers(&mut [(&feed.origin, vec![1])].into_iter());
+    assert_eq!(values(&gauges), (vec![None; 3], 0));
+    assert_eq!(values(&counters).0, counted);
+    // Another process has the pid.
+    emit(&feed);
+    feed.pump(&mut seqs, &mut prometheus);
+    prometheus.producers(&mut [(&feed.origin, vec![pid])].into_iter());
+    assert_eq!(values(&gauges).0, [Some(5.0), Some(2.0), Some(7.0)]);
+    assert_eq!(values(&counters).0, [Some(6.0), Some(4.0), Some(6.0)]);
+    drop(prometheus);
+    // It is served for as long as the option says.
+    let mut prometheus = open(&Options { expire: WATCHDOG, ..options() });
+    feed.again(&mut seqs, &mut prometheus);
+    prometheus.producers(&mut [(&feed.origin, vec![])].into_iter());
+    let page = scrape(prometheus.address(), "");
+    assert_eq!(page.value("depth", &[("ring", "shop")]), Some(5.0));
+}
+
+#[test]
+fn a_ring_has_one_line_of_attributes_whatever_processes_it_has() {
+    let mut prometheus = open(&options());
+    let (address, mut seqs) = (prometheus.address(), Numbers::default());
+    let with = |id, version: &'static str| {
+        let resource = Resource::default().with("service.name", "shop");
+        let resource = resource.with("service.version", version);
+        let mut feed = Feed::with(id, "shop", perfring_telemetry::options(), resource);
+        feed.sink.emit(&Sum::delta("n", 1u64)).unwrap();
+        feed.origin.uuid = [id as u8; 16];
+        feed
+    };
+    let version = || {
+        let page = scrape(address, "");
+        let targets = page.samples.keys().filter(|(name, _)| name == "target_info");
+        let targets: Vec<_> = targets.map(|(_, labels)| labels.clone()).collect();
+        assert_eq!(targets.len(), 1, "{targets:?}");
+        assert_eq!((&*targets[0]["ring"], &*targets[0]["service_name"]), ("shop", "shop"));
+        targets[0].get("service_version").cloned()
+    };
+    let pid = std::process::id();
+    let [mut one, mut two] = [with(1, "1.0"), with(2, "2.0")];
+    one.pump(&mut seqs, &mut prometheus);
+    assert_eq!(version().as_deref(), Some("1.0"));
+    prometheus.producers(&mut [(&one.origin, vec![])].into_iter());
+    assert_eq!(version().as_deref(), Some("1.0"), "the last one, for a while");
+    two.pump(&mut seqs, &mut prometheus);
+    assert_eq!(version().as_deref(), Some("2.0"), "the one that is alive");
+    prometheus.producers(&mut [(&one.origin, vec![pid]), (&two.origin, vec![pid])].into_iter());
+    assert_eq!(version(), None, "two versions: they agree in the other attributes");
+    prometheus.producers(&mut [(&two.origin, vec![])].into_iter());
+    assert_eq!(version().as_deref(), Some("1.0"));
 }
 
 #[test]

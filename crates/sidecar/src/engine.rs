@@ -19,8 +19,8 @@ mod refused;
 mod reporting;
 mod ring;
 mod rings;
+mod shown;
 pub(crate) mod turn;
-mod unread;
 mod untold;
 
 pub use merges::RingId;

@@ -52,6 +52,8 @@ const SLEEP_HELD: Duration = Duration::from_millis(2);
 const STALLED: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(20));
 /// The interval of checks for dead producers.
 const DEATHS: Duration = Duration::from_millis(250);
+/// The interval at which outputs that ask learn which producers are alive.
+const PRODUCERS: Duration = Duration::from_secs(5);
 /// The interval at which outputs that show them get the sidecar's own figures.
 const OWN: Duration = Duration::from_secs(1);
 
@@ -113,6 +115,7 @@ struct Timers {
     status: Instant,
     log: Instant,
     deaths: Instant,
+    producers: Instant,
     own: Instant,
 }
 
@@ -153,7 +156,15 @@ impl Sidecar {
             recorder: Recorder::default(),
             since: now,
             once: false,
-            timers: Timers { poll: now, positions: now, status: now, log, deaths: now, own: now },
+            timers: Timers {
+                poll: now,
+                positions: now,
+                status: now,
+                log,
+                deaths: now,
+                producers: now,
+                own: now,
+            },
             outputs,
             service,
             own,
@@ -311,6 +322,10 @@ impl Sidecar {
         if now >= self.timers.log && !log.is_zero() {
             self.timers.log = later(now, log);
             say.figures(Level::Info, &self.line());
+        }
+        if now >= self.timers.producers {
+            self.timers.producers = later(now, PRODUCERS);
+            self.engine.show_producers();
         }
         if now >= self.timers.own {
             self.timers.own = later(now, OWN);

@@ -14,7 +14,7 @@ mod progress;
 mod spool;
 
 use crate::delivery::output::{Figures, Output, OutputError, Own, Took};
-use crate::model::event::{Event, What};
+use crate::model::event::{Event, Origin, What};
 use ends::{Ends, end_of};
 use numbers::Numbers;
 use serde::Deserialize;
@@ -209,6 +209,10 @@ impl Output for Buffered {
 
     fn hurry(&mut self) {
         self.inner.hurry();
+    }
+
+    fn producers(&mut self, all: &mut dyn Iterator<Item = (&Origin, Vec<u32>)>) {
+        self.inner.producers(all);
     }
 
     fn leaves_out(&mut self) {

@@ -1,9 +1,9 @@
 //! The interface of outputs.
 
 use super::series::Pruned;
-use crate::model::event::Event;
-#[cfg(feature = "otlp")]
+#[cfg(any(feature = "nats", feature = "otlp", feature = "prometheus"))]
 use crate::model::event::sum_of;
+use crate::model::event::{Event, Origin};
 use std::time::Instant;
 use thiserror::Error;
 
@@ -125,6 +125,12 @@ pub trait Output {
     /// as lost some time later. So a record that it was given does not say that it has had, or was
     /// told of, all before that.
     fn leaves_out(&mut self) {}
+
+    /// Learns which processes produce to rings, every few seconds: each ring with the pids of its producers that are
+    /// alive. An output that does not ask costs nothing.
+    fn producers(&mut self, all: &mut dyn Iterator<Item = (&Origin, Vec<u32>)>) {
+        let _ = all; // most outputs do not ask
+    }
 
     /// Returns the number of the oldest event that it took and that is not settled; `None` if all
     /// are. Earlier events may leave their rings.

@@ -201,10 +201,10 @@ impl Shapes {
         self.source.as_ref()?.stat().ok()?.totals
     }
 
-    /// Returns the position before which a drop ring is free, as [`Observer::released`] does, if it is a live ring.
+    /// Returns the reader of a live ring's table, to ask for the ring's figures.
     #[must_use]
-    pub fn released(&self) -> Option<u64> {
-        self.source.as_ref()?.released().ok()
+    pub fn observer(&self) -> Option<&Observer> {
+        self.source.as_ref()
     }
 
     /// Returns the timestamp of the first record from a position on, ns; `None` if there is none, or no timestamp.

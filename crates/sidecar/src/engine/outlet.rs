@@ -361,6 +361,13 @@ impl Outlet {
         }
     }
 
+    /// Tells the output which producers of rings are alive.
+    pub(super) fn producers(&mut self, all: &mut dyn Iterator<Item = (&Origin, Vec<u32>)>) {
+        if self.failed.is_none() && !self.closed {
+            self.output.producers(all);
+        }
+    }
+
     /// Tells the output that some ring is filling up with undelivered records.
     pub(crate) fn hurry(&mut self) {
         self.rules.hurry();

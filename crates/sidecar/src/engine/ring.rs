@@ -361,7 +361,7 @@ impl Ring {
         let delivered = self.delivered().saved();
         match self.observed {
             true => Some(delivered),
-            false => Some(Saved { pos: self.shapes.released()?, ..delivered }),
+            false => Some(Saved { pos: self.shapes.observer()?.released().ok()?, ..delivered }),
         }
     }
 

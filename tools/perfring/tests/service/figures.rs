@@ -153,3 +153,44 @@ fn the_status_has_the_figures_under_the_names_of_the_guide() {
     live.child.kill().unwrap();
     live.child.wait().unwrap();
 }
+
+#[cfg(feature = "prometheus")]
+#[test]
+fn a_gauge_of_a_dead_process_is_served_no_longer_than_the_configuration_says() {
+    use perfring_telemetry::{Gauge, Resource, Sink, Sum, options};
+    let run = Run::new();
+    let (_port, address) = held_port();
+    run.configure(&format!(
+        "[[output]]\ntype = \"prometheus\"\nname = \"scraped\"\nlisten = {address:?}\nexpire = \"0\"\n"
+    ));
+    let mut live = run.start(&[]);
+    let scraped = || super::get(std::net::TcpStream::connect(&address).unwrap(), "/metrics", "").1;
+    let [dead, alive] = ["dead", "alive"].map(|name| {
+        let path = run.place.path("rings").join(name);
+        let sink = Sink::create(&path, &options(), Resource::here()).unwrap();
+        sink.emit(&Gauge::new("depth", 5u64)).unwrap();
+        sink.emit(&Sum::delta("requests", 7u64)).unwrap();
+        sink
+    });
+    let of = |name: &str, ring: &str| value(&scraped(), &format!("{name}{{ring=\"{ring}\"}}"));
+    until("both are read", || {
+        [of("depth", "dead"), of("depth", "alive")] == [Some(5.0), Some(5.0)]
+    });
+    // One process has one id in both rings.
+    let page = scraped();
+    let targets: Vec<&str> = page.lines().filter(|it| it.starts_with("target_info{")).collect();
+    let id = |line: &str| {
+        let (_, rest) = line.split_once("service_instance_id=\"").unwrap();
+        rest.split('"').next().unwrap().to_owned()
+    };
+    assert_eq!(targets.len(), 2, "{page}");
+    assert_eq!(id(targets[0]), id(targets[1]));
+    drop(dead);
+    until("its gauge is gone", || of("depth", "dead").is_none());
+    assert_eq!(of("requests_total", "dead"), Some(7.0));
+    assert_eq!(of("depth", "alive"), Some(5.0));
+    assert_eq!(scraped().matches("\ntarget_info{").count(), 1);
+    drop(alive);
+    live.child.kill().unwrap();
+    live.child.wait().unwrap();
+}

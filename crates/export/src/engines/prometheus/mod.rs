@@ -3,17 +3,22 @@
 //! | of a ring | becomes |
 //! |---|---|
 //! | a sum that only grows | a counter: over all processes of a ring name, including ended ones. It never goes back when a process restarts |
-//! | a gauge | a gauge: the newest sample |
+//! | a gauge | a gauge: the newest sample. It is served until its process is dead for [`Options::expire`] |
 //! | a histogram | a histogram: counts and measurements of all processes; measurements are sorted into [`Options::buckets`] |
 //! | a loss | counts in `perfring_ring_lost_records_total` and `perfring_ring_lost_bytes_total` by `ring` and `cause`, unless the program sets these itself |
 //! | a sample that cannot be one, as a histogram whose bounds do not rise | a count in `perfring_prometheus_left_out_samples_total` by `reason`, and in [`Figures::refused_by`](crate::Figures::refused_by) |
-//! | a resource | `target_info` with its attributes, by `ring` and `process_pid` |
+//! | a resource | `target_info` with its attributes: see below |
 //!
 //! Attributes are labels, the scope is `otel_scope_name`, the ring's name is `ring`. Names are
 //! mangled, and units added, by OpenTelemetry's rules; an attribute whose name is taken gets the
 //! prefix `exported_`, and the values of two attributes with one label are joined by `;`. Of two
 //! instruments with one name, as `a.b` and `a_b`, the first is served, and the other is left out,
 //! counted and reported.
+//!
+//! `target_info` has one line for each set of the labels `ring` and `process_pid` that samples have, so `* on (ring) group_left`
+//! finds one line, also after a restart. Of several live processes, the line has the attributes in which they agree. A process that
+//! is dead has no part in it while another one lives, and none after [`Options::expire`]. OpenTelemetry's labels `job` and
+//! `instance` would distinguish all processes of a counter, and a scrape replaces them.
 //!
 //! Delivery is not promised: what is not scraped between two changes is not seen, and counters
 //! start at zero with this process.
@@ -36,6 +41,7 @@
 
 mod figures;
 mod labels;
+mod lives;
 mod names;
 mod series;
 mod server;
@@ -47,7 +53,7 @@ mod tls;
 use crate::delivery::left_out::LeftOut as LeftOutRecords;
 use crate::delivery::output::{Figures, Output, OutputError, Own, Took};
 use crate::model::duration::read_duration;
-use crate::model::event::{Event, Loss, What};
+use crate::model::event::{Event, Loss, Origin, What};
 use crate::model::figures::{LOST_BYTES, LOST_RECORDS};
 use crate::model::signal::{
     Buckets, Common, DEFAULT_BOUNDS, Histogram, HistogramData, Instrument, Plain, Signal,
@@ -58,7 +64,7 @@ use perfring_types::read::Value;
 use serde::Deserialize;
 use series::{Amount, How, LeftOut, Limits, ProcessId, Sample};
 pub use server::{Answer, Answers, Asked, Listener, Server};
-use state::Shared;
+use state::{Shared, Told};
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -89,7 +95,8 @@ pub struct Options {
     pub series: usize,
     /// The approximate limit of bytes of their names, labels and buckets.
     pub bytes: usize,
-    /// How long the values of a removed ring are served.
+    /// How long the values of a removed ring, and the gauges and the attributes of a dead process, are served. What
+    /// a dead process has counted stays in the counters.
     #[serde(deserialize_with = "read_duration")]
     pub expire: Duration,
     /// Whether the ring's name is a label. Without it, processes of all rings are added up.
@@ -97,7 +104,7 @@ pub struct Options {
     /// Whether the process id is a label, which distinguishes processes of one ring: each new
     /// process creates new series. A second process of one pid, as in another container, has a number from 4194304 up.
     pub pid_label: bool,
-    /// Whether resources are served, as `target_info`.
+    /// Whether resources are served, as `target_info`: one line for each ring, and each process with `pid_label`.
     pub target_info: bool,
     /// The bounds of the buckets for measurements, rising.
     pub buckets: Vec<f64>,
@@ -163,7 +170,8 @@ impl Prometheus {
         }
         let limits =
             Limits { series: options.series, bytes: options.bytes, expire: options.expire };
-        let shared = Arc::new(Shared::new(limits, options.target_info));
+        let told = Told { ring: options.ring_label, pid: options.pid_label };
+        let shared = Arc::new(Shared::new(limits, options.target_info.then_some(told)));
         let failed = |bad: std::io::Error| fault(format!("cannot serve on {listen:?}: {bad}"));
         let address = listener.local_addr().map_err(failed)?;
         let timeout = options.timeout.max(Duration::from_millis(1));
@@ -220,6 +228,7 @@ impl Prometheus {
         let labels = self.labels(event, common);
         let process: ProcessId = (event.origin.id, common.pid.unwrap_or_default());
         let mut state = self.shared.lock();
+        state.seen(process);
         // What it counts from may stand in the resource.
         let how = match how {
             How::Replace { start: 0, grows } => {
@@ -329,8 +338,7 @@ impl Output for Prometheus {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
         match &event.what {
             What::Began => {
-                let name = event.origin.name.clone();
-                self.shared.lock().rings.insert(event.origin.id, name);
+                self.shared.lock().ring_began(event.origin);
             }
             What::Record(record) => {
                 self.taken += 1;
@@ -346,9 +354,15 @@ impl Output for Prometheus {
     }
 
     fn flush(&mut self) -> Result<(), OutputError> {
-        self.shared.lock().series.expire(Instant::now());
+        self.shared.lock().expire(Instant::now());
         let ended = self.server.as_ref().and_then(Server::ended);
         ended.map_or(Ok(()), |why| Err(OutputError::new(&self.name, why.to_owned())))
+    }
+
+    fn producers(&mut self, all: &mut dyn Iterator<Item = (&Origin, Vec<u32>)>) {
+        for (origin, alive) in all {
+            self.shared.lock().producers(origin, &alive, Instant::now());
+        }
     }
 
     fn unsettled(&mut self) -> Option<u64> {

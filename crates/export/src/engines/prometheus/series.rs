@@ -51,6 +51,8 @@ struct One {
     base: Amount,
     /// The last sample of each process.
     parts: HashMap<ProcessId, Part>,
+    /// The process that has set it last: of a gauge.
+    set_by: Option<ProcessId>,
     /// The rings that it is from.
     rings: Vec<u32>,
 }
@@ -199,6 +201,7 @@ impl Series {
         let one = family.series.entry(labels).or_insert_with(|| One {
             base: Amount::zero(&amount),
             parts: HashMap::new(),
+            set_by: None,
             rings: Vec::new(),
         });
         if is_new {
@@ -212,11 +215,12 @@ impl Series {
             return Err(LeftOut::OtherBounds);
         }
         match how {
-            How::Set => one.base = amount,
-            How::Add => {
+            How::Set => (one.base, one.set_by) = (amount, Some(process)),
+            // What a process that ends has added to a counter stays.
+            How::Add if sort != Sort::Gauge => {
                 one.base.add(&amount);
             }
-            How::Replace { start, grows } => {
+            How::Add | How::Replace { .. } => {
                 if !one.parts.contains_key(&process) {
                     if self.figures.parts >= self.limits.series.saturating_mul(4) {
                         one.fold_oldest().then_some(()).ok_or(LeftOut::TooMany)?;
@@ -224,7 +228,12 @@ impl Series {
                     }
                     self.figures.parts += 1;
                 }
-                one.replace(process, start, grows, amount, now);
+                match how {
+                    How::Replace { start, grows } => {
+                        one.replace(process, start, grows, amount, now);
+                    }
+                    _ => one.add(process, &amount, now),
+                }
             }
         }
         Ok(())
@@ -254,8 +263,8 @@ impl Series {
         self.ended_rings.insert(ring, now);
     }
 
-    /// Forgets the series of rings that were removed long ago.
-    pub(super) fn expire(&mut self, now: Instant) {
+    /// Forgets the series of rings that were removed long ago, and what gauges have of these dead processes.
+    pub(super) fn expire(&mut self, now: Instant, dead: &HashSet<ProcessId>) {
         let limit = self.limits.expire;
         let is_old = |since: &Instant| now.saturating_duration_since(*since) >= limit;
         let old: HashSet<u32> = self
@@ -264,31 +273,33 @@ impl Series {
             .filter(|(_, since)| is_old(since))
             .map(|(ring, _)| *ring)
             .collect();
-        if old.is_empty() {
+        if old.is_empty() && dead.is_empty() {
             return;
         }
         self.ended_rings.retain(|ring, _| !old.contains(ring));
         let figures = &mut self.figures;
         self.families.retain(|name, family| {
+            let is_gauge = family.sort == Sort::Gauge;
             family.series.retain(|labels, one| {
                 one.rings.retain(|ring| !old.contains(ring));
                 let before = one.parts.len();
-                if one.rings.is_empty() {
+                let goes = |its: &ProcessId| old.contains(&its.0) || is_gauge && dead.contains(its);
+                let parts = std::mem::take(&mut one.parts);
+                for (process, part) in parts {
+                    if !goes(&process) {
+                        one.parts.insert(process, part);
+                    } else if !is_gauge {
+                        // Other processes are still counted in it, and it must not go back.
+                        one.base.add(&part.amount);
+                    }
+                }
+                let is_left = one.parts.len() < before && one.parts.is_empty();
+                let is_left = is_gauge && one.set_by.as_ref().map_or(is_left, goes);
+                if one.rings.is_empty() || is_left {
                     figures.parts -= before;
                     figures.series -= 1;
                     figures.bytes = figures.bytes.saturating_sub(size(name, labels, &one.base));
                     return false;
-                }
-                let parts = std::mem::take(&mut one.parts);
-                for (process, part) in parts {
-                    if old.contains(&process.0) {
-                        // Other processes are still counted in it, and it must not go back.
-                        if family.sort != Sort::Gauge {
-                            one.base.add(&part.amount);
-                        }
-                    } else {
-                        one.parts.insert(process, part);
-                    }
                 }
                 figures.parts -= before - one.parts.len();
                 true
@@ -344,6 +355,14 @@ impl One {
             total.add(&part.amount);
         }
         total
+    }
+
+    /// Adds to what a process has added.
+    fn add(&mut self, process: ProcessId, amount: &Amount, now: Instant) {
+        let zero = Part { amount: Amount::zero(amount), start: 0, seen: now };
+        let part = self.parts.entry(process).or_insert(zero);
+        part.amount.add(amount);
+        part.seen = now;
     }
 
     fn replace(

@@ -2,16 +2,17 @@
 
 use super::figures::OwnFigures;
 use super::labels;
+use super::lives::Lives;
 use super::series::{LeftOut, Limits, ProcessId, Series};
 use super::server::Answer;
 use super::text::{self, Format, Labels, Page, Sort};
 use crate::model::event::Origin;
 use crate::model::processes::Processes;
-use crate::model::signal::{Fault, Resource, Resources};
+use crate::model::signal::{Fault, Reported, Resource, Resources};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The prefix of this output's own figures.
 const OWN: &str = "perfring_prometheus_";
@@ -28,7 +29,7 @@ pub(super) struct Shared {
     state: Mutex<State>,
     pub(super) own: OwnFigures,
     scrapes: AtomicU64,
-    target_info: bool,
+    target_info: Option<Told>,
 }
 
 #[derive(Debug)]
@@ -38,14 +39,32 @@ pub(super) struct State {
     processes: Processes,
     /// The label `process_pid` of each process.
     pids: HashMap<ProcessId, u32>,
-    /// Names of present rings.
-    pub(super) rings: HashMap<u32, String>,
+    /// Present rings.
+    rings: HashMap<u32, Ring>,
+    lives: Lives,
+    /// How long what a dead process reported is served.
+    expire: Duration,
     /// Samples that are left out, by reason.
     left_out: BTreeMap<&'static str, u64>,
 }
 
+/// What `target_info` needs of a ring.
+#[derive(Debug)]
+struct Ring {
+    name: String,
+    uuid: [u8; 16],
+}
+
+/// Which labels tell processes apart.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    pub(super) ring: bool,
+    pub(super) pid: bool,
+}
+
 impl Shared {
-    pub(super) fn new(limits: Limits, target_info: bool) -> Self {
+    /// `target_info` says by which labels resources are served, if at all.
+    pub(super) fn new(limits: Limits, target_info: Option<Told>) -> Self {
         let series = Series::new(limits);
         let state = State {
             series,
@@ -53,6 +72,8 @@ impl Shared {
             processes: Processes::default(),
             pids: HashMap::new(),
             rings: HashMap::new(),
+            lives: Lives::default(),
+            expire: limits.expire,
             left_out: REASONS.into_iter().chain(Fault::CAUSES).map(|reason| (reason, 0)).collect(),
         };
         let scrapes = AtomicU64::new(0);
@@ -73,12 +94,12 @@ impl Shared {
         let scrapes = self.scrapes.fetch_add(1, Ordering::Relaxed) + 1;
         let mut page = Page::new(format);
         let mut state = self.lock();
-        state.series.expire(Instant::now());
+        state.expire(Instant::now());
         state
             .series
             .write(&mut page, |name| self.own.has(name) || name.starts_with(OWN) || name == TARGET);
-        if self.target_info {
-            state.targets(&mut page);
+        if let Some(told) = self.target_info {
+            state.targets(told, &mut page);
         }
         let (figures, left_out) = (state.series.figures, state.left_out.clone());
         drop(state);
@@ -112,7 +133,34 @@ impl State {
         if let (Some(pid), Some(start)) = (pid, resource.start) {
             self.processes.started(origin, pid, start);
         }
-        resource.common.pid.into_iter().for_each(|pid| drop(self.pid_label(origin, pid)));
+        if let Some(pid) = resource.common.pid {
+            self.pid_label(origin, pid);
+            self.lives.seen((origin.id, pid));
+        }
+    }
+
+    /// Handles a new ring.
+    pub(super) fn ring_began(&mut self, origin: &Origin) {
+        let ring = Ring { name: origin.name.clone(), uuid: origin.uuid };
+        self.rings.insert(origin.id, ring);
+    }
+
+    /// Notes that a process has published something.
+    pub(super) fn seen(&mut self, process: ProcessId) {
+        self.lives.seen(process);
+    }
+
+    /// Learns the producers of a ring that are alive.
+    pub(super) fn producers(&mut self, origin: &Origin, alive: &[u32], now: Instant) {
+        let of_ring = self.rings.iter().filter(|(_, ring)| ring.uuid == origin.uuid);
+        of_ring.for_each(|(id, _)| self.lives.learn(*id, alive, now));
+    }
+
+    /// Forgets what is served no longer: of removed rings and dead processes.
+    pub(super) fn expire(&mut self, now: Instant) {
+        let dead = self.lives.expire(now, self.expire);
+        dead.iter().for_each(|(ring, pid)| self.resources.forget_process(*ring, *pid));
+        self.series.expire(now, &dead);
     }
 
     /// Returns the value of `process_pid`: one number for each process, see [`Processes`].
@@ -131,29 +179,50 @@ impl State {
         self.series.ring_ended(origin.id, Instant::now());
         self.resources.forget(origin.id);
         self.rings.remove(&origin.id);
+        self.lives.ended(origin.id);
         self.processes.ended(origin);
         self.pids.retain(|(ring, _), _| *ring != origin.id);
     }
 
-    /// `target_info`.
-    fn targets(&self, page: &mut Page) {
-        let mut lines: BTreeMap<Labels, ()> = BTreeMap::new();
-        for (ring, pid, reported) in self.resources.iter() {
-            let number = self.pids.get(&(ring, pid)).copied().map_or(pid, u64::from);
-            let Some(ring) = self.rings.get(&ring) else { continue };
-            let mut labels = BTreeMap::new();
-            labels.insert("ring".to_owned(), text::value(ring));
-            labels.insert("process_pid".to_owned(), number.to_string());
-            let own = |name: &str| name == "process.pid" || name == "perfring.ring.name";
-            let attributes = reported.attributes.iter().filter(|(name, _)| !own(name));
-            labels::add(&mut labels, attributes.map(|(name, value)| (&**name, value)));
-            lines.insert(labels.into_iter().collect(), ());
+    /// `target_info`: one line for each set of labels that tells samples apart, so that a join with it finds one. Of several
+    /// live processes, the line has the attributes in which they agree; of dead ones alone, those of the last.
+    fn targets(&self, told: Told, page: &mut Page) {
+        let mut groups: BTreeMap<(Option<&str>, Option<u64>), Vec<_>> = BTreeMap::new();
+        for (id, pid, reported) in self.resources.iter() {
+            let number = self.pids.get(&(id, pid)).copied().map_or(pid, u64::from);
+            let Some(ring) = self.rings.get(&id) else { continue };
+            let dead = self.lives.dead_since((id, pid));
+            let group = (told.ring.then_some(&*ring.name), told.pid.then_some(number));
+            groups.entry(group).or_default().push((dead, attributes(&ring.name, number, reported)));
         }
-        if !lines.is_empty() {
-            page.family(TARGET, Sort::Gauge, "attributes of the processes");
-            for labels in lines.keys() {
-                page.sample(TARGET, labels, None, 1.0);
+        if groups.is_empty() {
+            return;
+        }
+        page.family(TARGET, Sort::Gauge, "attributes of the processes");
+        for mut group in groups.into_values() {
+            if group.iter().any(|(dead, _)| dead.is_none()) {
+                group.retain(|(dead, _)| dead.is_none());
+            } else {
+                let last = group.iter().map(|(dead, _)| *dead).max().flatten();
+                group.retain(|(dead, _)| *dead == last);
             }
+            let mut all = group.into_iter().map(|(_, labels)| labels);
+            let mut labels = all.next().unwrap_or_default();
+            for other in all {
+                labels.retain(|name, value| other.get(name) == Some(value));
+            }
+            page.sample(TARGET, &labels.into_iter().collect(), None, 1.0);
         }
     }
+}
+
+/// Returns the labels of a process.
+fn attributes(ring: &str, number: u64, reported: &Reported) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::new();
+    labels.insert("ring".to_owned(), text::value(ring));
+    labels.insert("process_pid".to_owned(), number.to_string());
+    let own = |name: &str| name == "process.pid" || name == "perfring.ring.name";
+    let attributes = reported.attributes.iter().filter(|(name, _)| !own(name));
+    labels::add(&mut labels, attributes.map(|(name, value)| (&**name, value)));
+    labels
 }
