@@ -8,6 +8,7 @@ use self::page::{OPEN, ask, get, read, scrape};
 use crate::feed::{ANSWER, Feed, Numbers, counted, emit_wrong_samples};
 use perfring_consumer::Cause;
 use perfring_export::prometheus::{Options, Prometheus};
+use perfring_export::signal::Bounds;
 use perfring_export::{Birth, Loss, LossCause, Output};
 use perfring_telemetry::{Gauge, Histogram, Resource, Sum, Temporality, Value};
 use perfring_testkit::wait::{WATCHDOG, until};
@@ -69,7 +70,7 @@ fn both_formats_have_the_same_values() {
         let bucket = |name: &str, le| page.value(name, &[("le", le), ring]);
         assert_eq!(bucket("took_seconds_bucket", "5.0"), Some(0.0));
         assert_eq!(bucket("took_seconds_bucket", "10.0"), Some(1.0));
-        assert_eq!(bucket("took_seconds_bucket", "10000.0"), Some(1.0));
+        assert_eq!(bucket("took_seconds_bucket", "0.005"), Some(0.0));
         assert_eq!(bucket("took_seconds_bucket", "+Inf"), Some(2.0));
         assert_eq!(bucket("size_bucket", "1.0"), Some(2.0));
         assert_eq!(bucket("size_bucket", "2.0"), Some(2.0));
@@ -397,6 +398,43 @@ fn a_sample_with_which_something_is_wrong_is_left_out_and_counted_by_cause() {
 }
 
 #[test]
+fn measurements_are_sorted_by_bounds_of_their_name_or_unit() {
+    let text = "buckets = { names = { \"http.*\" = [1, 2] }, units = { By = [10] }, others = [7] }";
+    let configured: Options = toml::from_str(text).unwrap();
+    let listed: Options = toml::from_str("buckets = [3]").unwrap();
+    let bounds = |buckets| {
+        let mut prometheus = open(&Options { buckets, ..options() });
+        let mut feed = Feed::new(1, "shop");
+        for (name, unit) in [("http.took", "s"), ("took", "s"), ("size", "By"), ("n", "")] {
+            feed.sink.emit(&Histogram { unit, ..Histogram::one(name, 0.099) }).unwrap();
+        }
+        // What a program has sorted keeps its bounds.
+        let sorted = Histogram { unit: "s", ..Histogram::state("sorted", &[5.0], &[1, 0]) };
+        feed.sink.emit(&sorted).unwrap();
+        feed.pump(&mut Numbers::default(), &mut prometheus);
+        let page = scrape(prometheus.address(), "");
+        let names = ["http_took_seconds", "took_seconds", "size_bytes", "n", "sorted_seconds"];
+        names.map(|name| {
+            let name = format!("{name}_bucket");
+            let of = page.samples.keys().filter(|(its, _)| *its == name);
+            let mut all: Vec<f64> = of.filter_map(|(_, it)| it["le"].parse().ok()).collect();
+            all.sort_by(f64::total_cmp);
+            assert_eq!(all.pop(), Some(f64::INFINITY));
+            all
+        })
+    };
+    let [http, took, size, n, sorted] = bounds(Options::default().buckets);
+    assert_eq!((http.len(), took.len(), size.len(), n.len()), (14, 14, 14, 15));
+    assert_eq!((took[0], took[13], size[0], size[13]), (0.005, 10.0, 16.0, f64::from(1 << 30)));
+    assert_eq!((n[0], n[14], sorted), (0.0, 10_000.0, vec![5.0]));
+    let [http, took, size, n, sorted] = bounds(configured.buckets);
+    assert_eq!((http, size, n, sorted), (vec![1.0, 2.0], vec![10.0], vec![7.0], vec![5.0]));
+    assert_eq!(took.len(), 14, "units that are not named keep their own");
+    let [http, took, .., sorted] = bounds(listed.buckets);
+    assert_eq!((http, took, sorted), (vec![3.0], vec![3.0], vec![5.0]));
+}
+
+#[test]
 fn losses_are_counted_by_cause() {
     let mut prometheus = open(&options());
     let mut feed = Feed::new(1, "shop");
@@ -557,7 +595,7 @@ fn a_port_in_use_has_a_message_and_is_free_after_close() {
     for bad in [
         Options { listen: "nowhere".into(), ..options() },
         Options { path: "metrics".into(), ..options() },
-        Options { buckets: vec![2.0, 1.0], ..options() },
+        Options { buckets: Bounds::all(vec![2.0, 1.0]), ..options() },
     ] {
         println!("{}", Prometheus::open("prometheus", &bad).unwrap_err());
     }

@@ -164,3 +164,53 @@ fn a_sample_with_which_something_is_wrong_is_a_log_record_or_counted_by_cause() 
         }
     }
 }
+
+#[test]
+fn measurements_have_bounds_by_unit_or_are_exponential() {
+    use opentelemetry_proto::tonic::metrics::v1::{
+        AggregationTemporality, exponential_histogram_data_point,
+    };
+    use perfring_export::signal::Histograms;
+    let values = [0.001, 0.1, 0.1, 3.0, 0.0, -2.0];
+    for histograms in [Histograms::Explicit, Histograms::Exponential] {
+        let (server, mut seqs) = (Server::start(), Numbers::default());
+        let options = mapped(&server, |mapping| {
+            mapping.histograms = histograms;
+            mapping.metric_interval = Duration::from_secs(3600);
+        });
+        let mut otlp = Otlp::open("otlp", &options).unwrap();
+        let mut feed = Feed::new(1, "ring");
+        for value in values {
+            feed.sink.emit(&Histogram { unit: "s", ..Histogram::one("took", value) }).unwrap();
+        }
+        feed.sink.emit(&Histogram::state("sorted", &[1.0], &[1, 2])).unwrap();
+        feed.pump(&mut seqs, &mut otlp);
+        close(otlp);
+        let all = metrics(&server);
+        let of = |name: &str| &all.iter().find(|row| row.2.name == name).unwrap().2;
+        assert_eq!(histogram(of("sorted")).0.explicit_bounds, [1.0], "it keeps its own");
+        if histograms == Histograms::Explicit {
+            let (point, _) = histogram(of("took"));
+            assert_eq!((point.explicit_bounds[0], point.explicit_bounds.len()), (0.005, 14));
+            assert_eq!(point.bucket_counts[..7], [3, 0, 0, 0, 0, 2, 0]);
+            continue;
+        }
+        let Some(Data::ExponentialHistogram(of)) = &of("took").data else { panic!() };
+        assert_eq!(of.aggregation_temporality, AggregationTemporality::Delta as i32);
+        let [point] = &of.data_points[..] else { panic!("{of:?}") };
+        assert_eq!((point.count, point.zero_count, point.zero_threshold), (6, 1, 0.0));
+        assert!((point.sum.unwrap() - 1.201).abs() < 1e-12);
+        assert_eq!((point.min, point.max), (Some(-2.0), Some(3.0)));
+        assert!(point.time_unix_nano > 0);
+        let count = |buckets: &Option<exponential_histogram_data_point::Buckets>, value: f64| {
+            // By the definition of the protocol: base^i < value <= base^(i + 1).
+            let buckets = buckets.as_ref().unwrap();
+            let index = (value.log2() * f64::from(point.scale).exp2()).ceil() as i32 - 1;
+            let at = usize::try_from(index - buckets.offset).unwrap();
+            (buckets.bucket_counts[at], buckets.bucket_counts.iter().sum::<u64>())
+        };
+        assert_eq!(count(&point.positive, 0.1), (2, 4));
+        assert_eq!((count(&point.positive, 0.001).0, count(&point.positive, 3.0).0), (1, 1));
+        assert_eq!(count(&point.negative, 2.0), (1, 1));
+    }
+}

@@ -37,6 +37,7 @@ impl Batches {
         };
         let fault = |bad| OutputError::new(name, format!("no random numbers: {bad}"));
         let salt = getrandom::u64().map_err(fault)?;
+        options.otlp.buckets.check().map_err(|why| OutputError::new(name, why))?;
         let batch_bytes = options.otlp.batch_bytes.min(MOST);
         // What has no class goes the other way, unless all goes this one.
         let plain = if all { options.otlp.plain } else { Plain::Logs };

@@ -148,7 +148,7 @@ impl Mapper {
                 made.item = Item::sample(Sample::sum(sum, wall));
             }
             Signal::Histogram(histogram) if self.flow.sends(Lane::Metrics) => {
-                made.item = Item::sample(Sample::histogram(histogram, wall));
+                made.item = Item::sample(Sample::histogram(histogram, wall, &self.flow.options));
             }
             _ => {}
         }

@@ -1,6 +1,7 @@
 //! How records become items and batches.
 
 use crate::model::duration::read_duration;
+use crate::model::signal::{Bounds, Histograms};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -26,6 +27,11 @@ pub struct Mapping {
     /// this many ms; 0 sends each sample.
     #[serde(deserialize_with = "read_duration")]
     pub metric_interval: Duration,
+    /// The bounds of buckets for measurements. A histogram that a program has sorted keeps its own.
+    pub buckets: Bounds,
+    /// What measurements become. By default histograms with these bounds, which every receiver understands; exponential
+    /// ones are exact to a few percent whatever is measured, and a receiver must know them.
+    pub histograms: Histograms,
     /// How long a record waits for the resource of its process.
     #[serde(deserialize_with = "read_duration")]
     pub resource_wait: Duration,
@@ -54,6 +60,8 @@ impl Default for Mapping {
             batch_bytes: 1 << 20,
             batch_delay: Duration::from_millis(200),
             metric_interval: Duration::from_secs(10),
+            buckets: Bounds::default(),
+            histograms: Histograms::default(),
             resource_wait: Duration::from_secs(1),
             open_spans: 10_000,
             held_bytes: 16 << 20,

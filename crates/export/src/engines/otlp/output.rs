@@ -30,6 +30,7 @@ impl Otlp {
     /// of dead letters not written.
     pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
         let env = |key: &str| std::env::var(key).ok();
+        options.mapping.buckets.check().map_err(|why| OutputError::new(name, why))?;
         let letters = options.dead_letters.as_ref();
         let most = options.dead_letters_max_bytes;
         let letters = letters.map(|path| DeadLetters::open(name, path, most)).transpose()?;

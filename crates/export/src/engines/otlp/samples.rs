@@ -1,13 +1,16 @@
 //! Collects samples of metrics into data points.
 
 use super::batch::Credit;
+use super::mapping::Mapping;
 use super::wire;
 use crate::model::signal::{
-    Buckets, DEFAULT_BOUNDS, Gauge, Histogram, HistogramData, Number, Reported, Sum, Temporality,
+    Buckets, Exponential, Gauge, Histogram, HistogramData, Histograms, Number, Reported, Sum,
+    Temporality,
 };
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::{
-    self as proto, AggregationTemporality, HistogramDataPoint, Metric, NumberDataPoint, metric,
+    self as proto, AggregationTemporality, ExponentialHistogramDataPoint, HistogramDataPoint,
+    Metric, NumberDataPoint, metric,
 };
 use prost::Message as _;
 use std::collections::HashMap;
@@ -38,6 +41,8 @@ pub(super) enum Data {
     Gauge(Number),
     Sum(Number, Sort),
     Histogram(Buckets, Temporality),
+    /// Measurements: a delta.
+    Exponential(Exponential),
 }
 
 /// The aggregation of a sum.
@@ -53,6 +58,7 @@ enum Shape {
     Gauge,
     Sum(Sort),
     Histogram(Temporality),
+    Exponential,
 }
 
 impl Sample {
@@ -65,12 +71,18 @@ impl Sample {
         Self::new(&sum.common, sum.what, sum.start, Data::Sum(sum.value, sort), now)
     }
 
-    pub(super) fn histogram(histogram: &Histogram<'_>, now: u64) -> Self {
-        let buckets = match &histogram.data {
-            HistogramData::One(value) => Buckets::one(*value, &DEFAULT_BOUNDS),
-            HistogramData::State(state) => state.clone(),
+    pub(super) fn histogram(histogram: &Histogram<'_>, now: u64, mapping: &Mapping) -> Self {
+        let temporality = histogram.temporality;
+        let data = match (&histogram.data, mapping.histograms) {
+            (HistogramData::One(value), Histograms::Exponential) => {
+                Data::Exponential(Exponential::one(*value))
+            }
+            (HistogramData::One(value), Histograms::Explicit) => {
+                let bounds = mapping.buckets.of(&histogram.what);
+                Data::Histogram(Buckets::one(*value, bounds), temporality)
+            }
+            (HistogramData::State(state), _) => Data::Histogram(state.clone(), temporality),
         };
-        let data = Data::Histogram(buckets, histogram.temporality);
         Self::new(&histogram.common, histogram.what, histogram.start, data, now)
     }
 
@@ -99,6 +111,7 @@ impl Sample {
             Data::Gauge(_) => Shape::Gauge,
             Data::Sum(_, sort) => Shape::Sum(sort),
             Data::Histogram(_, temporality) => Shape::Histogram(temporality),
+            Data::Exponential(_) => Shape::Exponential,
         }
     }
 
@@ -200,6 +213,7 @@ impl Samples {
         let start = match sample.data {
             Data::Sum(_, Sort { temporality: Temporality::Delta, .. })
             | Data::Histogram(_, Temporality::Delta)
+            | Data::Exponential(_)
                 if sample.start == 0 =>
             {
                 gathered.sent.as_ref().map_or(start, |sent| sent.time)
@@ -273,6 +287,9 @@ impl Samples {
 fn bytes_of(point: &Option<Point>) -> usize {
     match point {
         Some(Point { data: Data::Histogram(buckets, _), .. }) => 16 * buckets.buckets.len(),
+        Some(Point { data: Data::Exponential(of), .. }) => {
+            16 * (of.positive.counts.len() + of.negative.counts.len())
+        }
         _ => 0,
     }
 }
@@ -314,6 +331,7 @@ impl Point {
                     }
                 }
             },
+            (Data::Exponential(sum), Data::Exponential(more)) => sum.add(&more),
             _ => return Some(new),
         }
         self.time = self.time.max(new.time);
@@ -368,6 +386,14 @@ impl Point {
                     ..wire::buckets(buckets)
                 });
             }
+            (Some(metric::Data::ExponentialHistogram(histogram)), Data::Exponential(of)) => {
+                histogram.data_points.push(ExponentialHistogramDataPoint {
+                    attributes,
+                    start_time_unix_nano,
+                    time_unix_nano,
+                    ..wire::exponential(of)
+                });
+            }
             _ => {} // a metric is created for its points' shape
         }
     }
@@ -387,6 +413,10 @@ fn empty(shape: Shape) -> metric::Data {
         }),
         Shape::Histogram(temporality) => metric::Data::Histogram(proto::Histogram {
             aggregation_temporality: of(temporality),
+            data_points: Vec::new(),
+        }),
+        Shape::Exponential => metric::Data::ExponentialHistogram(proto::ExponentialHistogram {
+            aggregation_temporality: of(Temporality::Delta),
             data_points: Vec::new(),
         }),
     }

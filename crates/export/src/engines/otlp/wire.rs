@@ -1,11 +1,16 @@
 //! Converts signals to the messages of OTLP.
 
-use crate::model::signal::{Attributes, Buckets, Number, Reported, SpanEnd, SpanStart};
+use crate::model::signal::{
+    Attributes, Buckets, Exponential, Number, Reported, Run, SpanEnd, SpanStart,
+};
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{
     AnyValue, ArrayValue, InstrumentationScope, KeyValue, KeyValueList,
 };
-use opentelemetry_proto::tonic::metrics::v1::{HistogramDataPoint, number_data_point};
+use opentelemetry_proto::tonic::metrics::v1::{
+    ExponentialHistogramDataPoint, HistogramDataPoint, exponential_histogram_data_point,
+    number_data_point,
+};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::span::Link;
 use opentelemetry_proto::tonic::trace::v1::{Span, Status, status};
@@ -198,5 +203,23 @@ pub(super) fn buckets(of: Buckets) -> HistogramDataPoint {
         min: of.min,
         max: of.max,
         ..HistogramDataPoint::default()
+    }
+}
+
+pub(super) fn exponential(of: Exponential) -> ExponentialHistogramDataPoint {
+    let buckets = |of: Run| exponential_histogram_data_point::Buckets {
+        offset: of.offset,
+        bucket_counts: of.counts,
+    };
+    ExponentialHistogramDataPoint {
+        count: of.count,
+        sum: Some(of.sum),
+        scale: of.scale,
+        zero_count: of.zero,
+        positive: Some(buckets(of.positive)),
+        negative: Some(buckets(of.negative)),
+        min: Some(of.min),
+        max: Some(of.max),
+        ..ExponentialHistogramDataPoint::default()
     }
 }

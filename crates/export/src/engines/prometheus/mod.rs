@@ -56,8 +56,7 @@ use crate::model::duration::read_duration;
 use crate::model::event::{Event, Loss, Origin, What};
 use crate::model::figures::{LOST_BYTES, LOST_RECORDS};
 use crate::model::signal::{
-    Buckets, Common, DEFAULT_BOUNDS, Histogram, HistogramData, Instrument, Plain, Signal,
-    Temporality,
+    Bounds, Buckets, Common, Histogram, HistogramData, Instrument, Plain, Signal, Temporality,
 };
 pub use figures::OwnFigures;
 use perfring_types::read::Value;
@@ -106,8 +105,8 @@ pub struct Options {
     pub pid_label: bool,
     /// Whether resources are served, as `target_info`: one line for each ring, and each process with `pid_label`.
     pub target_info: bool,
-    /// The bounds of the buckets for measurements, rising.
-    pub buckets: Vec<f64>,
+    /// The bounds of the buckets for measurements. A histogram that a program has sorted keeps its own.
+    pub buckets: Bounds,
 }
 
 impl Default for Options {
@@ -122,7 +121,7 @@ impl Default for Options {
             ring_label: true,
             pid_label: false,
             target_info: true,
-            buckets: DEFAULT_BOUNDS.to_vec(),
+            buckets: Bounds::default(),
         }
     }
 }
@@ -164,10 +163,7 @@ impl Prometheus {
         if !path.starts_with('/') {
             return Err(fault(format!("the path {path:?} must begin with /")));
         }
-        let rising = options.buckets.windows(2).all(|pair| pair[0] < pair[1]);
-        if !rising || !options.buckets.iter().all(|bound| bound.is_finite()) {
-            return Err(fault("the bounds in `buckets` must be rising numbers".into()));
-        }
+        options.buckets.check().map_err(&fault)?;
         let limits =
             Limits { series: options.series, bytes: options.bytes, expire: options.expire };
         let told = Told { ring: options.ring_label, pid: options.pid_label };
@@ -281,7 +277,9 @@ impl Prometheus {
             Signal::Histogram(histogram) => {
                 let Histogram { common, what, temporality, start, data } = histogram;
                 let buckets = match data {
-                    HistogramData::One(value) => Buckets::one(*value, &self.options.buckets),
+                    HistogramData::One(value) => {
+                        Buckets::one(*value, self.options.buckets.of(what))
+                    }
                     HistogramData::State(buckets) => buckets.clone(),
                 };
                 let how = How::of(*temporality, *start, true);

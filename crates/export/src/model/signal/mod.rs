@@ -37,12 +37,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bounds;
+mod exponential;
 mod fault;
 mod kinds;
 mod measure;
 mod read;
 mod resources;
 
+pub use bounds::{Bounds, Histograms};
+pub use exponential::{BUCKETS_MAX, Exponential, Run, SCALE_MAX};
 pub use fault::Fault;
 pub use kinds::{
     Attributes, Common, Gauge, Histogram, HistogramData, Log, Plain, PlainBody, Resource, Signal,
