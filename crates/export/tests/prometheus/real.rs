@@ -3,7 +3,7 @@
 use super::{Feed, Numbers, open, options};
 use perfring_export::Output as _;
 use perfring_export::prometheus::Prometheus;
-use perfring_telemetry::{Gauge, Resource, Sum, Value};
+use perfring_telemetry::{Gauge, Histogram, Resource, Sum, Value};
 use perfring_testkit::wait::until;
 use serde_json::Value as Json;
 use std::io::{Read as _, Write as _};
@@ -80,6 +80,16 @@ impl Server {
         Some(answer["data"]["result"].clone())
     }
 
+    /// Waits until a query has one value, which is so near to this one.
+    fn is_near(&self, query: &str, wanted: f64, within: f64) {
+        until(&format!("{query} is {wanted} within {within}"), || {
+            let found = self.ask(query).unwrap_or_default();
+            let value = found[0]["value"][1].as_str().and_then(|it| it.parse::<f64>().ok());
+            found.as_array().is_some_and(|all| all.len() == 1)
+                && value.is_some_and(|value| (value - wanted).abs() <= within)
+        });
+    }
+
     /// Waits until a query has this answer: labels and values, sorted.
     fn expect(&self, query: &str, wanted: &[(&str, f64)]) {
         let mut found = Vec::new();
@@ -138,4 +148,51 @@ fn the_join_of_the_guide_finds_one_line_across_restarts_and_a_dead_gauge_goes_st
     server.expect("depth", &[]);
     server.expect("requests_total", &[("", 30.0)]);
     server.expect("target_info", &[]);
+}
+
+#[test]
+fn a_quantile_is_that_of_what_was_measured_also_in_a_native_histogram() {
+    use perfring_export::signal::Histograms;
+    for histograms in [Histograms::Explicit, Histograms::Exponential] {
+        let mut prometheus =
+            open(&perfring_export::prometheus::Options { histograms, ..options() });
+        let mut feed = Feed::new(1, "shop");
+        for hundredth in 1..=100u32 {
+            let value = f64::from(hundredth) / 1000.0; // 1 to 100 ms
+            feed.sink.emit(&Histogram { unit: "s", ..Histogram::one("took", value) }).unwrap();
+        }
+        for value in [-4.0, 0.0, 4.0] {
+            feed.sink.emit(&Histogram::one("change", value)).unwrap();
+        }
+        feed.pump(&mut Numbers::default(), &mut prometheus);
+        let (head, _) = get_bytes(&prometheus, PROTOBUF);
+        assert!(head.contains(PROTOBUF), "{head}");
+        let Some(server) = Server::start(&prometheus) else { return };
+        if histograms == Histograms::Explicit {
+            let query = "histogram_quantile(0.99, took_seconds_bucket)";
+            server.is_near(query, 0.099, 0.001); // in the bucket up to 0.1
+            server.is_near("took_seconds_count", 100.0, 0.0);
+        } else {
+            // 160 buckets for values from 1 to 100 have the scale 4: a bucket is 4 % wide.
+            server.is_near("histogram_quantile(0.99, took_seconds)", 0.099, 0.004);
+            server.is_near("histogram_quantile(0.5, took_seconds)", 0.05, 0.002);
+            server.is_near("histogram_count(took_seconds)", 100.0, 0.0);
+            server.is_near("histogram_sum(took_seconds)", 5.05, 1e-9);
+            server.is_near("histogram_fraction(-5, -3, change)", 1.0 / 3.0, 1e-9);
+            server.is_near("histogram_fraction(3, 5, change)", 1.0 / 3.0, 1e-9);
+        }
+    }
+}
+
+const PROTOBUF: &str =
+    "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
+
+/// Returns the head and the body of the page in a format.
+fn get_bytes(of: &Prometheus, accept: &str) -> (String, Vec<u8>) {
+    let mut stream = TcpStream::connect(of.address()).unwrap();
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\n\r\n").unwrap();
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).unwrap();
+    let end = all.windows(4).position(|it| it == b"\r\n\r\n").unwrap();
+    (String::from_utf8(all[..end].to_vec()).unwrap(), all[end + 4..].to_vec())
 }

@@ -1,8 +1,9 @@
 //! Figures of the program itself, served beside those of rings.
 
 use super::names;
+use super::page::Page;
 use super::server::Answer;
-use super::text::{self, Format, Labels, Page, Sort};
+use super::text::{self, Format, Labels, Sort};
 use crate::delivery::output::Own;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -57,7 +58,7 @@ impl OwnFigures {
         let format = Format::of(accept);
         let mut page = Page::new(format);
         self.write(&mut page);
-        Answer { status: 200, content_type: format.content_type(), text: page.finish() }
+        Answer { status: 200, content_type: format.content_type(), body: page.finish() }
     }
 
     fn set(&self, name: String, sort: Sort, help: &str, labels: &[(&str, &str)], value: f64) {
@@ -83,7 +84,7 @@ impl OwnFigures {
             }
             page.family(name, family.sort, &family.help);
             for (labels, value) in &family.values {
-                page.sample(name, labels, None, *value);
+                page.sample(name, labels, *value);
             }
         }
     }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a sum that only grows | a counter: over all processes of a ring name, including ended ones. It never goes back when a process restarts |
 //! | a gauge | a gauge: the newest sample. It is served until its process is dead for [`Options::expire`] |
-//! | a histogram | a histogram: counts and measurements of all processes; measurements are sorted into [`Options::buckets`] |
+//! | a histogram | a histogram: counts and measurements of all processes; measurements are sorted into [`Options::buckets`]. With [`Options::histograms`] it is a native one, too, for a scraper that prefers protobuf |
 //! | a loss | counts in `perfring_ring_lost_records_total` and `perfring_ring_lost_bytes_total` by `ring` and `cause`, unless the program sets these itself |
 //! | a sample that cannot be one, as a histogram whose bounds do not rise | a count in `perfring_prometheus_left_out_samples_total` by `reason`, and in [`Figures::refused_by`](crate::Figures::refused_by) |
 //! | a resource | `target_info` with its attributes: see below |
@@ -43,6 +43,8 @@ mod figures;
 mod labels;
 mod lives;
 mod names;
+mod page;
+mod proto;
 mod series;
 mod server;
 mod state;
@@ -56,12 +58,13 @@ use crate::model::duration::read_duration;
 use crate::model::event::{Event, Loss, Origin, What};
 use crate::model::figures::{LOST_BYTES, LOST_RECORDS};
 use crate::model::signal::{
-    Bounds, Buckets, Common, Histogram, HistogramData, Instrument, Plain, Signal, Temporality,
+    Bounds, Buckets, Common, Exponential, Histogram, HistogramData, Histograms, Instrument, Plain,
+    Signal, Temporality,
 };
 pub use figures::OwnFigures;
 use perfring_types::read::Value;
 use serde::Deserialize;
-use series::{Amount, How, LeftOut, Limits, ProcessId, Sample};
+use series::{Amount, Counts, How, LeftOut, Limits, ProcessId, Sample};
 pub use server::{Answer, Answers, Asked, Listener, Server};
 use state::{Shared, Told};
 use std::collections::BTreeMap;
@@ -107,6 +110,9 @@ pub struct Options {
     pub target_info: bool,
     /// The bounds of the buckets for measurements. A histogram that a program has sorted keeps its own.
     pub buckets: Bounds,
+    /// Whether measurements are counted in exponential buckets, too, for a scraper that asks for native histograms. By
+    /// default they are not: such a scraper takes them instead of the buckets that queries for `_bucket` need.
+    pub histograms: Histograms,
 }
 
 impl Default for Options {
@@ -122,6 +128,7 @@ impl Default for Options {
             pid_label: false,
             target_info: true,
             buckets: Bounds::default(),
+            histograms: Histograms::default(),
         }
     }
 }
@@ -207,7 +214,8 @@ impl Prometheus {
     #[doc(hidden)]
     #[must_use]
     pub fn page(&self, open_metrics: bool) -> String {
-        self.shared.page(if open_metrics { text::Format::Open } else { text::Format::Text })
+        let format = if open_metrics { text::Format::Open } else { text::Format::Text };
+        String::from_utf8_lossy(&self.shared.page(format)).into_owned()
     }
 
     fn sample(
@@ -282,9 +290,21 @@ impl Prometheus {
                     }
                     HistogramData::State(buckets) => buckets.clone(),
                 };
+                let native = match (data, self.options.histograms) {
+                    (HistogramData::One(value), Histograms::Exponential) => {
+                        Some(Exponential::one(*value))
+                    }
+                    _ => None,
+                };
                 let how = How::of(*temporality, *start, true);
                 let kind = (Sort::Histogram, how);
-                self.sample(event, common, *what, kind, Amount::Buckets(buckets))
+                self.sample(
+                    event,
+                    common,
+                    *what,
+                    kind,
+                    Amount::Counts(Counts { explicit: buckets, native }),
+                )
             }
             Signal::Plain(Plain { fault: Some(fault), common, name, .. })
                 if fault.is_of_metric() =>

@@ -1,7 +1,8 @@
 //! The series of the samples of all rings.
 
-use super::text::{Labels, Page, Sort};
-use crate::model::signal::{Buckets, Temporality};
+use super::page::Page;
+use super::text::{Labels, Sort};
+use crate::model::signal::{BUCKETS_MAX, Buckets, Exponential, Temporality};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -69,7 +70,15 @@ struct Part {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Amount {
     Number(f64),
-    Buckets(Buckets),
+    Counts(Counts),
+}
+
+/// A histogram.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Counts {
+    pub(super) explicit: Buckets,
+    /// The same in exponential buckets; `None` if some of it was not measured here.
+    pub(super) native: Option<Exponential>,
 }
 
 /// How a sample is combined with earlier ones.
@@ -116,13 +125,16 @@ impl Amount {
     fn zero(like: &Amount) -> Amount {
         match like {
             Amount::Number(_) => Amount::Number(0.0),
-            Amount::Buckets(like) => Amount::Buckets(Buckets {
-                count: 0,
-                sum: Some(0.0),
-                min: None,
-                max: None,
-                bounds: like.bounds.clone(),
-                buckets: vec![0; like.buckets.len()],
+            Amount::Counts(Counts { explicit: like, native }) => Amount::Counts(Counts {
+                explicit: Buckets {
+                    count: 0,
+                    sum: Some(0.0),
+                    min: None,
+                    max: None,
+                    bounds: like.bounds.clone(),
+                    buckets: vec![0; like.buckets.len()],
+                },
+                native: native.as_ref().map(|_| Exponential::default()),
             }),
         }
     }
@@ -133,7 +145,16 @@ impl Amount {
                 *to += from;
                 true
             }
-            (Amount::Buckets(to), Amount::Buckets(from)) => to.add(from),
+            (Amount::Counts(to), Amount::Counts(from)) => {
+                let added = to.explicit.add(&from.explicit);
+                if added {
+                    match (&mut to.native, &from.native) {
+                        (Some(to), Some(from)) => to.add(from),
+                        _ => to.native = None,
+                    }
+                }
+                added
+            }
             _ => false,
         }
     }
@@ -141,16 +162,19 @@ impl Amount {
     fn is_less(&self, other: &Amount) -> bool {
         match (self, other) {
             (Amount::Number(one), Amount::Number(other)) => one < other,
-            (Amount::Buckets(one), Amount::Buckets(other)) => one.count < other.count,
+            (Amount::Counts(one), Amount::Counts(other)) => {
+                one.explicit.count < other.explicit.count
+            }
             _ => false,
         }
     }
 
     fn fits(&self, other: &Amount) -> bool {
         match (self, other) {
-            (Amount::Buckets(one), Amount::Buckets(other)) => {
-                one.bounds == other.bounds && one.buckets.len() == other.buckets.len()
-            }
+            (
+                Amount::Counts(Counts { explicit: one, .. }),
+                Amount::Counts(Counts { explicit: other, .. }),
+            ) => one.bounds == other.bounds && one.buckets.len() == other.buckets.len(),
             (Amount::Number(_), Amount::Number(_)) => true,
             _ => false,
         }
@@ -318,19 +342,9 @@ impl Series {
             page.family(name, family.sort, &family.help);
             for (labels, one) in &family.series {
                 match one.total() {
-                    Amount::Number(value) => page.sample(name, labels, None, value),
-                    Amount::Buckets(buckets) => {
-                        let bucket = format!("{name}_bucket");
-                        let mut count = 0u64;
-                        for (le, its) in buckets.bounds.iter().zip(&buckets.buckets) {
-                            count = count.saturating_add(*its);
-                            page.sample(&bucket, labels, Some(*le), count as f64);
-                        }
-                        page.sample(&bucket, labels, Some(f64::INFINITY), buckets.count as f64);
-                        if let Some(sum) = buckets.sum {
-                            page.sample(&format!("{name}_sum"), labels, None, sum);
-                        }
-                        page.sample(&format!("{name}_count"), labels, None, buckets.count as f64);
+                    Amount::Number(value) => page.sample(name, labels, value),
+                    Amount::Counts(Counts { explicit, native }) => {
+                        page.histogram(name, labels, &explicit, native.as_ref());
                     }
                 }
             }
@@ -343,7 +357,10 @@ fn size(name: &str, labels: &Labels, amount: &Amount) -> usize {
     let labels: usize = labels.iter().map(|(name, value)| name.len() + value.len() + 48).sum();
     let amount = match amount {
         Amount::Number(_) => 8,
-        Amount::Buckets(buckets) => 64 * buckets.buckets.len(),
+        Amount::Counts(Counts { explicit, native }) => {
+            let native = native.as_ref().map_or(0, |_| 8 * BUCKETS_MAX);
+            64 * explicit.buckets.len() + native
+        }
     };
     labels + name.len() + 128 + amount
 }

@@ -43,16 +43,16 @@ pub struct Asked {
 pub struct Answer {
     /// The status code: with 401 it is asked for a bearer token.
     pub status: u16,
-    /// The type of the text.
+    /// The type of the body.
     pub content_type: &'static str,
-    /// The text.
-    pub text: String,
+    /// The body.
+    pub body: Vec<u8>,
 }
 
 impl Answer {
     /// Creates an answer in plain text.
     pub fn plain(status: u16, text: impl Into<String>) -> Self {
-        Answer { status, content_type: "text/plain; charset=utf-8", text: text.into() }
+        Answer { status, content_type: "text/plain; charset=utf-8", body: text.into().into_bytes() }
     }
 }
 
@@ -253,7 +253,7 @@ fn answer(request: &Request<Incoming>, answers: &Answers) -> Response<Full<Bytes
         }),
         false => Answer::plain(405, "use GET\n"),
     };
-    let mut response = Response::new(Full::new(Bytes::from(answer.text)));
+    let mut response = Response::new(Full::new(Bytes::from(answer.body)));
     *response.status_mut() =
         StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();

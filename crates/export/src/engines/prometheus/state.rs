@@ -3,9 +3,10 @@
 use super::figures::OwnFigures;
 use super::labels;
 use super::lives::Lives;
+use super::page::Page;
 use super::series::{LeftOut, Limits, ProcessId, Series};
 use super::server::Answer;
-use super::text::{self, Format, Labels, Page, Sort};
+use super::text::{self, Format, Labels, Sort};
 use crate::model::event::Origin;
 use crate::model::processes::Processes;
 use crate::model::signal::{Fault, Reported, Resource, Resources};
@@ -87,10 +88,10 @@ impl Shared {
     /// Returns the page in the format that a client prefers.
     pub(super) fn answer(&self, accept: &str) -> Answer {
         let format = Format::of(accept);
-        Answer { status: 200, content_type: format.content_type(), text: self.page(format) }
+        Answer { status: 200, content_type: format.content_type(), body: self.page(format) }
     }
 
-    pub(super) fn page(&self, format: Format) -> String {
+    pub(super) fn page(&self, format: Format) -> Vec<u8> {
         let scrapes = self.scrapes.fetch_add(1, Ordering::Relaxed) + 1;
         let mut page = Page::new(format);
         let mut state = self.lock();
@@ -105,16 +106,16 @@ impl Shared {
         drop(state);
         let name = format!("{OWN}series");
         page.family(&name, Sort::Gauge, "series from rings");
-        page.sample(&name, &Labels::new(), None, figures.series as f64);
+        page.sample(&name, &Labels::new(), figures.series as f64);
         let name = format!("{OWN}left_out_samples_total");
         page.family(&name, Sort::Counter, "samples that are in no series");
         for (reason, value) in left_out {
             let labels = vec![("reason".to_owned(), reason.to_owned())];
-            page.sample(&name, &labels, None, value as f64);
+            page.sample(&name, &labels, value as f64);
         }
         let name = format!("{OWN}scrapes_total");
         page.family(&name, Sort::Counter, "requests for this page");
-        page.sample(&name, &Labels::new(), None, scrapes as f64);
+        page.sample(&name, &Labels::new(), scrapes as f64);
         self.own.write(&mut page);
         page.finish()
     }
@@ -211,7 +212,7 @@ impl State {
             for other in all {
                 labels.retain(|name, value| other.get(name) == Some(value));
             }
-            page.sample(TARGET, &labels.into_iter().collect(), None, 1.0);
+            page.sample(TARGET, &labels.into_iter().collect(), 1.0);
         }
     }
 }

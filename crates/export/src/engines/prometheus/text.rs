@@ -1,6 +1,10 @@
 //! The two text formats.
 
+use crate::model::signal::Buckets;
 use std::fmt::Write as _;
+
+/// What a client must say of the protobuf that it accepts.
+const PROTOBUF: [&str; 2] = ["proto=io.prometheus.client.MetricFamily", "encoding=delimited"];
 
 /// The format of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,31 +13,44 @@ pub(super) enum Format {
     Text,
     /// `OpenMetrics` 1.0.0.
     Open,
+    /// Prometheus's own in protobuf, for native histograms.
+    Protobuf,
 }
 
 impl Format {
-    /// Chooses a format by the header `Accept`: OpenMetrics unless it has a lower quality.
+    /// Chooses a format by the header `Accept`: the first of protobuf, OpenMetrics and text with the greatest quality. A
+    /// client that wants native histograms puts protobuf first.
     pub(super) fn of(accept: &str) -> Self {
-        let quality = |names: &[&str]| -> f64 {
+        let quality = |wanted: &str, needs: &[&str]| -> f64 {
             let mut best = 0.0f64;
             for range in accept.split(',') {
                 let mut parts = range.split(';').map(str::trim);
                 let name = parts.next().unwrap_or_default().to_ascii_lowercase();
-                if names.contains(&&*name) {
+                let has = |need: &&str| parts.clone().any(|part| part == *need);
+                if name == wanted && needs.iter().all(has) {
                     let q = parts.find_map(|part| part.strip_prefix("q="));
                     best = best.max(q.map_or(1.0, |q| q.parse().unwrap_or(0.0)));
                 }
             }
             best
         };
-        let open = quality(&["application/openmetrics-text"]);
-        if open > 0.0 && open >= quality(&["text/plain"]) { Format::Open } else { Format::Text }
+        let protobuf = quality("application/vnd.google.protobuf", &PROTOBUF);
+        let (open, text) =
+            (quality("application/openmetrics-text", &[]), quality("text/plain", &[]));
+        match () {
+            () if protobuf > 0.0 && protobuf >= open.max(text) => Format::Protobuf,
+            () if open > 0.0 && open >= text => Format::Open,
+            () => Format::Text,
+        }
     }
 
     pub(super) fn content_type(self) -> &'static str {
         match self {
             Format::Text => "text/plain; version=0.0.4; charset=utf-8",
             Format::Open => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Format::Protobuf => {
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+            }
         }
     }
 }
@@ -56,7 +73,7 @@ pub(super) fn value(text: &str) -> String {
 /// A page that is being written.
 pub(super) struct Page {
     format: Format,
-    pub(super) out: String,
+    out: String,
 }
 
 impl Page {
@@ -109,6 +126,21 @@ impl Page {
         self.out.push('\n');
     }
 
+    /// Writes the lines of a histogram.
+    pub(super) fn histogram(&mut self, name: &str, labels: &Labels, buckets: &Buckets) {
+        let bucket = format!("{name}_bucket");
+        let mut count = 0u64;
+        for (le, its) in buckets.bounds.iter().zip(&buckets.buckets) {
+            count = count.saturating_add(*its);
+            self.sample(&bucket, labels, Some(*le), count as f64);
+        }
+        self.sample(&bucket, labels, Some(f64::INFINITY), buckets.count as f64);
+        if let Some(sum) = buckets.sum {
+            self.sample(&format!("{name}_sum"), labels, None, sum);
+        }
+        self.sample(&format!("{name}_count"), labels, None, buckets.count as f64);
+    }
+
     pub(super) fn finish(mut self) -> String {
         if self.format == Format::Open {
             self.out.push_str("# EOF\n");
@@ -153,5 +185,11 @@ mod tests {
         assert_eq!(of(prometheus), Format::Open);
         assert_eq!(of("text/plain;q=0.9,application/openmetrics-text;q=0.2"), Format::Text);
         assert_eq!(of("application/openmetrics-text;q=0"), Format::Text);
+        let protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+        let native =
+            format!("{protobuf},application/openmetrics-text;version=1.0.0;q=0.8,*/*;q=0.1");
+        assert_eq!(of(&native), Format::Protobuf);
+        assert_eq!(of(&format!("{protobuf};q=0.1,text/plain")), Format::Text);
+        assert_eq!(of("application/vnd.google.protobuf;encoding=text"), Format::Text);
     }
 }
