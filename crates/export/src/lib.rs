@@ -32,10 +32,13 @@ pub mod registry;
 
 pub use buffer::{BufferOptions, Buffered};
 pub use delivery::compress::Compression;
+#[cfg(any(feature = "nats", feature = "otlp"))]
+pub use delivery::dead_letters::DeadLetterFile;
 pub use delivery::output::{Figures, Output, OutputError, Own, Took};
 pub use delivery::replace::{rename, replace};
 pub use delivery::series::{Pruned, Rotation};
 pub use delivery::stream::Stream;
+pub use delivery::terms::{FileMode, Terms};
 pub use delivery::write_error::WriteError;
 #[cfg(feature = "nats")]
 pub use engines::nats;

@@ -4,6 +4,7 @@ pub use crate::delivery::output::Delivers;
 use crate::delivery::output::{Output, OutputError};
 use crate::delivery::rotated::Rotated;
 use crate::delivery::series::{Rotation, free_path, series as all_of};
+use crate::delivery::terms::{OwnTerms, Terms};
 use crate::engines::null::Null;
 use crate::files::ctf::{Ctf, CtfOptions};
 use crate::files::json::JsonLines;
@@ -70,7 +71,7 @@ pub enum Replaces {
 }
 
 /// Opens an output of this name, any number of times.
-pub type Opener = Rc<dyn Fn(&str) -> Result<Box<dyn Output>, OutputError>>;
+pub type Opener = Rc<dyn Fn(&str, &Terms) -> Result<Box<dyn Output>, OutputError>>;
 
 /// The options of an output, as a file or flags have them.
 pub trait ReadOptions {
@@ -111,6 +112,7 @@ macro_rules! kinds {
         /// Parses the options of an output of this kind; `None` if this build has no such kind.
         ///
         /// ```
+        /// use perfring_export::Terms;
         /// use perfring_export::registry::{self, ReadOptions};
         /// use serde::de::DeserializeOwned;
         /// struct Toml(toml::Table);
@@ -126,14 +128,14 @@ macro_rules! kinds {
         /// }
         /// let options = |text: &str| Toml(toml::from_str(text).expect("it is TOML"));
         /// let open = registry::opener("null", options("")).expect("it is in every build")?;
-        /// assert_eq!(open("nothing")?.figures().taken, 0);
+        /// assert_eq!(open("nothing", &Terms::default())?.figures().taken, 0);
         /// assert!(registry::opener("null", options("a = 1")).is_some_and(|read| read.is_err()));
         /// assert!(registry::opener("fax", options("")).is_none());
         /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```
         pub fn opener<R: ReadOptions>(kind: &str, options: R) -> Option<Result<Opener, R::Error>> {
             match kind {
-                $($(#[cfg(feature = $feature)])? $name => Some($make(options, Delivers::$delivers, $open)),)*
+                $($(#[cfg(feature = $feature)])? $name => Some($make(options, Place::$place, Delivers::$delivers, $open)),)*
                 _ => None,
             }
         }
@@ -221,21 +223,84 @@ impl Kind {
 }
 
 /// No options.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-fn single<R: ReadOptions, T: DeserializeOwned + 'static, O: Output + 'static>(
-    options: R,
+fn single<R: ReadOptions, T, O>(
+    mut options: R,
+    place: Place,
     _: Delivers,
     open: impl Fn(&str, &T) -> Result<O, OutputError> + 'static,
-) -> Result<Opener, R::Error> {
+) -> Result<Opener, R::Error>
+where
+    T: HasTerms + DeserializeOwned + 'static,
+    O: Output + 'static,
+{
+    let own: OwnTerms = options.part(own_keys(place))?;
     let options: T = options.read()?;
-    Ok(Rc::new(move |name| Ok(Box::new(open(name, &options)?))))
+    Ok(Rc::new(move |name, terms| Ok(Box::new(open(name, &options.with(own.or(terms)))?))))
+}
+
+/// Returns the keys of an output that say what else it has in common with others.
+fn own_keys(place: Place) -> &'static [&'static str] {
+    match place {
+        Place::Nothing | Place::Listens => &[],
+        Place::Address | Place::Addresses => OwnTerms::KEYS.get(..1).unwrap_or_default(),
+        Place::Stream | Place::File | Place::FileOrPipe | Place::Directory => &OwnTerms::KEYS,
+    }
+}
+
+/// Options of an output that have what all outputs have in common.
+trait HasTerms: Clone {
+    /// Returns the same with these terms.
+    fn with(&self, terms: Terms) -> Self;
+}
+
+macro_rules! have_terms {
+    ($($(#[$if:meta])* $options:path;)*) => {$(
+        $(#[$if])*
+        impl HasTerms for $options {
+            fn with(&self, terms: Terms) -> Self {
+                Self { terms, ..self.clone() }
+            }
+        }
+    )*};
+}
+
+have_terms! {
+    crate::files::json::Options;
+    PerfettoOptions;
+    PerfDataOptions;
+    CtfOptions;
+    recording::Options;
+    #[cfg(feature = "parquet")]
+    crate::files::parquet::ParquetOptions;
+    #[cfg(feature = "otlp")]
+    crate::engines::otlp::Options;
+    #[cfg(feature = "nats")]
+    crate::engines::nats::Options;
+}
+
+macro_rules! have_no_terms {
+    ($($(#[$if:meta])* $options:path;)*) => {$(
+        $(#[$if])*
+        impl HasTerms for $options {
+            fn with(&self, _: Terms) -> Self {
+                self.clone()
+            }
+        }
+    )*};
+}
+
+have_no_terms! {
+    Nothing;
+    #[cfg(feature = "prometheus")]
+    crate::engines::prometheus::Options;
 }
 
 /// Options of an output that writes one file after the other.
-trait FileOptions: Clone {
+trait FileOptions: HasTerms {
     fn path(&self) -> &Path;
 
     /// Returns the file that is written first: one that a process which was started again does not refuse.
@@ -295,6 +360,7 @@ impl FileOptions for recording::Options {
 
 fn series<R, T, O>(
     mut options: R,
+    place: Place,
     delivers: Delivers,
     open: impl Fn(&str, &T) -> Result<O, OutputError> + Clone + 'static,
 ) -> Result<Opener, R::Error>
@@ -304,18 +370,22 @@ where
     O: Output + 'static,
 {
     let rotation: Rotation = options.part(&Rotation::KEYS)?;
+    let own: OwnTerms = options.part(own_keys(place))?;
     let options: T = options.read()?;
-    Ok(rotated(options, rotation, delivers, open))
+    Ok(rotated(options, rotation, own, delivers, open))
 }
 
 /// Returns what opens an output of files, one after the other if they are rotated.
 fn rotated<T: FileOptions + 'static, O: Output + 'static>(
     options: T,
     rotation: Rotation,
+    own: OwnTerms,
     delivers: Delivers,
     open: impl Fn(&str, &T) -> Result<O, OutputError> + Clone + 'static,
 ) -> Opener {
-    Rc::new(move |name| {
+    Rc::new(move |name, terms| {
+        let terms = own.or(terms);
+        let options = options.with(terms.clone());
         let (path, first) = (options.path().to_owned(), options.first());
         if first != path {
             mend_all(&path);
@@ -323,11 +393,19 @@ fn rotated<T: FileOptions + 'static, O: Output + 'static>(
         if !rotation.is_any() && delivers == Delivers::Written {
             return Ok(Box::new(open(name, &options.at(first))?));
         }
-        let (its, options, open) = (name.to_owned(), options.clone(), open.clone());
+        let (its, open) = (name.to_owned(), open.clone());
         let next = move |path: &Path| -> Result<Box<dyn Output>, OutputError> {
             Ok(Box::new(open(&its, &options.at(path.to_owned()))?))
         };
-        Ok(Box::new(Rotated::open(name, &rotation, delivers, &path, first, Box::new(next))?))
+        Ok(Box::new(Rotated::open(
+            name,
+            &rotation,
+            &terms,
+            delivers,
+            &path,
+            first,
+            Box::new(next),
+        )?))
     })
 }
 
@@ -357,7 +435,9 @@ pub fn recordings(
     options: &recording::Options,
     rotation: &Rotation,
 ) -> Result<Box<dyn Output>, OutputError> {
-    rotated(options.clone(), rotation.clone(), Delivers::Written, Recording::open)(name)
+    let own = OwnTerms::default();
+    let open = rotated(options.clone(), rotation.clone(), own, Delivers::Written, Recording::open);
+    open(name, &options.terms)
 }
 
 /// Ends the traces of earlier processes where they are whole.

@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 use std::path::Path;
 
 fn options_of(path: &Path) -> CtfOptions {
-    CtfOptions { path: path.into(), overwrite: false }
+    CtfOptions::new(path)
 }
 
 /// An event as babeltrace2 prints it.

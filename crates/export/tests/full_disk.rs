@@ -105,11 +105,11 @@ fn perfetto_ctf_and_perf_data_wait_for_room() {
             Box::new(Perfetto::open("out", &options).unwrap())
         }),
         ("ctf", |path| {
-            let options = CtfOptions { path: path.to_owned(), overwrite: false };
+            let options = CtfOptions::new(path);
             Box::new(Ctf::open("out", &options).unwrap())
         }),
         ("perf.data", |path| {
-            let options = PerfDataOptions { path: path.to_owned(), overwrite: false };
+            let options = PerfDataOptions::new(path);
             Box::new(PerfData::open("out", &options).unwrap())
         }),
     ];
@@ -137,7 +137,7 @@ fn parquet_waits_for_room() {
 fn a_trace_that_was_cut_short_is_mended_to_its_last_packet() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ctf");
-    let mut trace = Ctf::open("out", &CtfOptions { path: path.clone(), overwrite: false }).unwrap();
+    let mut trace = Ctf::open("out", &CtfOptions::new(&path)).unwrap();
     let origin = origin();
     let mut ends = Vec::new();
     for n in 0..3 {

@@ -6,8 +6,8 @@ mod server;
 use self::server::{At, Server};
 use crate::feed::{ANSWER, Feed, Numbers, delivers, emit, reports};
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
-use perfring_export::Output;
 use perfring_export::otlp::{Headers, Mapping, Options, Otlp, Protocol};
+use perfring_export::{DeadLetterFile, Output};
 use perfring_telemetry::{Gauge, SpanEnd, SpanId, SpanStart, TraceId};
 use perfring_testkit::wait::deadline;
 use std::collections::BTreeSet;
@@ -86,7 +86,7 @@ fn only_what_the_receiver_calls_malformed_is_refused() {
     let path = dir.path().join("dead.jsonl");
     let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
     let options = Options {
-        dead_letters: Some(path.clone()),
+        dead_letters: DeadLetterFile::At(path.clone()),
         ..mapped(&server, |mapping| {
             mapping.batch_items = 10;
             mapping.batch_delay = Duration::from_secs(3600);

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::id;
 
 fn options_of(path: &Path) -> PerfDataOptions {
-    PerfDataOptions { path: path.into(), overwrite: false }
+    PerfDataOptions::new(path)
 }
 
 /// Returns what perf prints; `None` if there is no perf.
@@ -267,7 +267,7 @@ fn only_a_regular_file_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("socket");
     let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    let options = PerfDataOptions { path: path.clone(), overwrite: true };
+    let options = PerfDataOptions { overwrite: true, ..options_of(&path) };
     let error = PerfData::open("perf", &options).unwrap_err().to_string();
     assert!(error.contains("it is not a regular file"), "{error}");
     assert!(!path.symlink_metadata().unwrap().is_file());

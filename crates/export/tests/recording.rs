@@ -422,6 +422,6 @@ fn a_full_disk_has_a_message_and_nothing_counts_as_delivered() {
 fn options_are_parsed_by_their_names() {
     let options: Options =
         serde_json::from_str(r#"{"path":"x","existing":"append","block_bytes":4096}"#).unwrap();
-    assert_eq!((options.existing, options.mode), (Existing::Append, 0o600));
+    assert_eq!((options.existing, options.block_bytes), (Existing::Append, 4096));
     assert!(serde_json::from_str::<Options>(r#"{"pth":"x"}"#).is_err());
 }

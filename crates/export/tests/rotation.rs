@@ -3,11 +3,14 @@
 
 use crate::numbered::{offer, origin};
 use perfring_export::recording::{Existing, Options, ReadError, Reader, Recording};
-use perfring_export::registry::{self, ReadOptions};
-use perfring_export::{Compression, Origin, Output, Took, What};
+use perfring_export::registry::{self, Kind, Place, ReadOptions};
+use perfring_export::{Compression, Event, Origin, Output, Terms, Took, What};
+use perfring_testkit::wait::deadline;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -29,7 +32,7 @@ impl ReadOptions for Toml {
 fn open(kind: &str, path: &Path, options: &str) -> Box<dyn Output> {
     let options = format!("path = {:?}\n{options}", path.display().to_string());
     let open = registry::opener(kind, Toml(toml::from_str(&options).unwrap())).unwrap().unwrap();
-    open(kind).unwrap()
+    open(kind, &Terms::default()).unwrap()
 }
 
 /// Offers these records, and flushes after each hundred of them.
@@ -157,7 +160,7 @@ fn a_limit_of_all_files_below_that_of_one_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let options = format!("path = '{}/a'\nmax_bytes = 10\nkeep_bytes = 9", dir.path().display());
     let options = Toml(toml::from_str(&options).unwrap());
-    let opened = registry::opener("recording", options).unwrap().unwrap()("out");
+    let opened = registry::opener("recording", options).unwrap().unwrap()("out", &Terms::default());
     assert!(opened.err().unwrap().sentence.contains("keep_bytes"));
 }
 
@@ -324,4 +327,57 @@ fn compressed_lines_go_on_in_the_next_file_whatever_a_crash_left() {
     let files = entries(dir.path(), "run.jsonl");
     let all: usize = files[1..].iter().map(|file| lines(file)).sum();
     assert_eq!(all, 1100);
+}
+
+/// Returns the modes of all files and of all directories.
+fn modes(path: &Path) -> (BTreeSet<u32>, BTreeSet<u32>) {
+    let (mut files, mut dirs) = (BTreeSet::new(), BTreeSet::new());
+    for entry in path.read_dir().unwrap() {
+        let (path, meta) = entry.map(|entry| (entry.path(), entry.metadata().unwrap())).unwrap();
+        let all = if meta.is_dir() { &mut dirs } else { &mut files };
+        all.insert(meta.permissions().mode() & 0o7777);
+        if meta.is_dir() {
+            files.extend(modes(&path).0);
+        }
+    }
+    (files, dirs)
+}
+
+#[test]
+fn all_files_of_all_outputs_have_one_mode() {
+    let kinds = ["json", "perfetto", "ctf", "parquet", "perf-data", "recording"];
+    let kinds = kinds.map(|name| Kind::of(name).unwrap()).into_iter().filter(|kind| kind.is_here);
+    for kind in kinds {
+        for (options, mode) in [("", 0o640), ("mode = \"0600\"", 0o600), ("mode = \"0664\"", 0o664)]
+        {
+            let dir = tempfile::tempdir().unwrap();
+            // Several files, where an output writes several.
+            let all = format!("{options}\nmax_bytes = 20000");
+            let mut output = open(kind.name, &dir.path().join("out"), &all);
+            let origin = origin();
+            let began = Event { seq: 0, origin: &origin, what: What::Began };
+            assert_eq!(output.take(&began).unwrap(), Took::Yes);
+            offer_all(&mut *output, &origin, 1..500);
+            output.close(deadline()).unwrap();
+            let (files, dirs) = modes(dir.path());
+            assert_eq!(files, [mode].into(), "{} {options}", kind.name);
+            let dir_mode = mode | (mode & 0o444) >> 2;
+            assert!(dirs.iter().all(|found| *found == dir_mode), "{}: {dirs:?}", kind.name);
+            assert_eq!(dirs.is_empty(), kind.place != Place::Directory, "{}", kind.name);
+        }
+    }
+}
+
+#[test]
+fn a_mode_that_is_none_is_an_error_of_the_options() {
+    for (value, why) in
+        [("\"rw\"", "octal digits"), ("640", "in quotes"), ("\"0750\"", "no programs")]
+    {
+        let options = Toml(toml::from_str(&format!("path = \"x\"\nmode = {value}")).unwrap());
+        let error = registry::opener("json", options).unwrap().err().unwrap();
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    // What writes no file has none.
+    let options = Toml(toml::from_str("mode = \"0640\"").unwrap());
+    assert!(registry::opener("null", options).unwrap().is_err());
 }

@@ -17,7 +17,7 @@ pub use service::{Control, Health, Own};
 pub use table::ConfigError;
 
 use crate::log::LogFormat;
-use perfring_export::read_duration;
+use perfring_export::{FileMode, Terms, read_duration};
 use record_rule::RecordRule;
 use serde::Deserialize;
 use snapshot_rule::SnapshotRule;
@@ -101,6 +101,22 @@ pub struct Settings {
     pub health: Option<Health>,
     /// The socket for requests, if there is to be one.
     pub control: Option<Control>,
+    /// The mode of the files that outputs create, of snapshots and of the status: `"0640"`.
+    pub mode: FileMode,
+    /// The longest pause between two attempts of an output.
+    #[serde(deserialize_with = "read_duration")]
+    pub max_backoff: Duration,
+}
+
+impl Settings {
+    /// Returns what outputs have in common.
+    pub(crate) fn terms(&self) -> Terms {
+        let dir = self.state.as_deref().map(|state| match state.parent() {
+            Some(dir) if !dir.as_os_str().is_empty() => dir.to_owned(),
+            _ => ".".into(),
+        });
+        Terms { mode: self.mode, max_backoff: self.max_backoff, dead_letters: dir }
+    }
 }
 
 impl Default for Settings {
@@ -118,6 +134,8 @@ impl Default for Settings {
             own: None,
             health: None,
             control: None,
+            mode: FileMode::default(),
+            max_backoff: Terms::default().max_backoff,
         }
     }
 }

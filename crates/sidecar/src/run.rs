@@ -128,7 +128,8 @@ impl Sidecar {
         config.check()?;
         // A ring whose file is truncated is only that ring's problem.
         install_sigbus_handler().map_err(StartError::SigbusHandler)?;
-        let mut outputs = Outputs::default();
+        let mut outputs = Outputs::new(config.settings.terms());
+        let recorder = Recorder::new(config.settings.mode);
         let service = Service::open(&config.settings, &mut outputs)?;
         let positions = Positions::open(config.settings.state.as_deref())?;
         let mut engine = Engine::new(config.settings.delay)?;
@@ -153,7 +154,7 @@ impl Sidecar {
             engine,
             inputs,
             positions,
-            recorder: Recorder::default(),
+            recorder,
             since: now,
             once: false,
             timers: Timers {
@@ -347,7 +348,7 @@ impl Sidecar {
         let write = || -> io::Result<()> {
             let mut text = serde_json::to_vec(&self.status())?;
             text.push(b'\n');
-            replace(path, &text)
+            replace(path, &text, self.config.settings.mode)
         };
         if let Err(error) = write() {
             say.warn(&format!(

@@ -64,12 +64,18 @@ fn perfetto(path: &Path) -> Result<Box<dyn Output>, OutputError> {
 }
 
 fn ctf(path: &Path) -> Result<Box<dyn Output>, OutputError> {
-    Ok(Box::new(Ctf::open("fuzz", &CtfOptions { path: path.join("ctf"), overwrite: true })?))
+    Ok(Box::new(Ctf::open(
+        "fuzz",
+        &CtfOptions { overwrite: true, ..CtfOptions::new(path.join("ctf")) },
+    )?))
 }
 
 fn perf_data(path: &Path) -> Result<Box<dyn Output>, OutputError> {
     let path = path.join("perf.data");
-    Ok(Box::new(PerfData::open("fuzz", &PerfDataOptions { path, overwrite: true })?))
+    Ok(Box::new(PerfData::open(
+        "fuzz",
+        &PerfDataOptions { overwrite: true, ..PerfDataOptions::new(path) },
+    )?))
 }
 
 fn parquet(path: &Path) -> Result<Box<dyn Output>, OutputError> {

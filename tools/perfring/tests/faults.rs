@@ -97,7 +97,7 @@ impl Stage {
              [[input]]\ndir = {:?}\n\
              [[output]]\ntype = \"json\"\npath = {:?}\nmax_bytes = 1_000_000\nkeep = 0\n\
              [[output]]\ntype = \"nats\"\nservers = [{:?}]\npayload = \"raw\"\n\
-             ack_timeout = \"1s\"\nretry = \"50ms\"\n\
+             ack_timeout = \"1s\"\nmax_backoff = \"50ms\"\n\
              # A sidecar is dead, and a server stopped, for as long as this machine needs.\n\
              stream = {{ duplicate_window = \"1h\" }}\n",
             path("rings"),

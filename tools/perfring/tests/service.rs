@@ -7,7 +7,7 @@ use perfring_consumer::Consumer;
 use perfring_producer::{Options, Policy, Producer};
 use perfring_testkit::wait::{WATCHDOG, until};
 #[cfg(feature = "otlp")]
-use perfring_testrig::otlp::Server;
+use perfring_testrig::otlp::{Reply, Server};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde_json::Value;
@@ -796,4 +796,72 @@ fn its_own_figures_reach_an_otlp_receiver_as_metrics_of_a_service() {
     assert!(points.iter().all(|point| point.service == "perfring-sidecar"), "{points:?}");
     live.signal(Signal::SIGTERM);
     assert_eq!(ended(live), 0, "{}", run.said());
+}
+
+#[cfg(feature = "otlp")]
+#[test]
+fn while_all_is_refused_for_good_it_is_not_ready_and_dead_letters_are_beside_the_state() {
+    use perfring_telemetry::{Log, Resource, Sink};
+    let (run, server) = (Run::new(), Server::start());
+    let (endpoint, state) = (server.endpoint(), run.path("var/state.json"));
+    let output = |more: &str| {
+        format!(
+            "[[output]]\ntype = \"otlp\"\nname = \"collector\"\nendpoint = {endpoint:?}\nbatch_delay = \"0s\"\n{more}\n\
+             [health]\nlisten = \"127.0.0.1:0\"\n"
+        )
+    };
+    let configure = |more: &str| {
+        let config = run.configure(&output(more));
+        let text = fs::read_to_string(&config).unwrap();
+        fs::write(&config, format!("state = {state:?}\n{text}")).unwrap();
+    };
+    configure("");
+    let path = run.place.path("rings").join("one");
+    let sink = Sink::create(&path, &perfring_telemetry::options(), Resource::default()).unwrap();
+    let emit = || sink.emit(&Log { body: "hello".into(), ..Log::default() }).unwrap();
+    let live = run.start(&[]);
+    until("it is ready", || run.get("/readyz", "").0 == 200);
+    let letters = run.place.path("var/dead-letters-collector.jsonl");
+    assert!(!letters.exists(), "nothing was refused");
+
+    server.got.lock().unwrap().otherwise = Some(Reply::Status(400, ""));
+    emit();
+    until("it is not ready", || run.get("/readyz", "").0 == 503);
+    let reasons = run.get("/readyz", "").1;
+    let refused = "collector: 1 of 1 items were refused (400): ";
+    let kept = format!("; kept in {}\n", letters.display());
+    assert!(reasons.starts_with(refused) && reasons.ends_with(&kept), "{reasons}");
+    let status = run.status();
+    assert_eq!(status["not_ready"][0], reasons.trim_end(), "{status}");
+    let of = |status: &Value| {
+        let all = status["outputs"].as_array().unwrap().clone();
+        all.into_iter().find(|output| output["output"] == "collector").unwrap()
+    };
+    assert_eq!(of(&status)["refusing"], true, "{status}");
+    assert!(run.said().contains("1 of 1 items were refused (400)"), "{}", run.said());
+    let mode = letters.metadata().unwrap().permissions().mode() & 0o7777;
+    assert_eq!((json_lines(&fs::read_to_string(&letters).unwrap()).len(), mode), (1, 0o640));
+
+    server.got.lock().unwrap().otherwise = None;
+    emit();
+    until("it is ready again", || run.get("/readyz", "").0 == 200);
+    let now = of(&run.status());
+    assert_eq!((&now["refusing"], &now["refused"]), (&false.into(), &1.into()), "{now}");
+    assert!(now["trouble"].as_str().unwrap().contains("were refused (400)"), "for a minute");
+
+    // Without a file it says so.
+    configure("dead_letters = false");
+    assert_eq!(run.ask("reload", &[]).code(), 0);
+    server.got.lock().unwrap().otherwise = Some(Reply::Status(400, ""));
+    emit();
+    until("it is not ready", || run.get("/readyz", "").0 == 503);
+    assert!(run.get("/readyz", "").1.ends_with("; not kept: `dead_letters` names no file\n"));
+    assert_eq!(json_lines(&fs::read_to_string(&letters).unwrap()).len(), 1);
+    live.signal(Signal::SIGTERM);
+    assert_eq!(ended(live), 0);
+    let last = run.said().lines().last().unwrap().to_owned();
+    assert!(
+        last.contains("level=warn") && last.contains("records were refused for good"),
+        "{last}"
+    );
 }

@@ -1,17 +1,18 @@
 //! The lock of a buffer's directory.
 
+use crate::delivery::terms::FileMode;
 use crate::files::recording::boot;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use uuid::Uuid;
 
 /// Locks the directory, and notes this boot of the machine in it. Returns whether another boot was noted before.
 pub(super) fn lock(dir: &Path) -> Result<(File, bool), TryLockError> {
     let mut options = File::options();
-    let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    let mut file = options.open(dir.join("lock")).map_err(TryLockError::Error)?;
+    options.read(true).write(true).create(true).truncate(false);
+    let file = FileMode::PRIVATE.open(&options, &dir.join("lock"));
+    let mut file = file.map_err(TryLockError::Error)?;
     file.try_lock()?;
     let mut last = String::new();
     let _ = file.read_to_string(&mut last); // without it, no other boot is known

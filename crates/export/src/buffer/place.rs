@@ -2,10 +2,11 @@
 
 use super::ends::Ends;
 use crate::delivery::replace::replace;
+use crate::delivery::terms::FileMode;
 use crate::files::recording::boot;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
@@ -91,7 +92,7 @@ impl Place {
     /// lost in such a crash.)
     pub(super) fn write(&mut self, dir: &Path) -> io::Result<()> {
         let draft = dir.join("place.new");
-        fs::write(&draft, self.text()?)?;
+        FileMode::PRIVATE.create(&draft)?.write_all(self.text()?.as_bytes())?;
         fs::rename(&draft, path(dir))
     }
 
@@ -102,7 +103,7 @@ impl Place {
 
     /// Writes it to the disk.
     pub(super) fn write_to_disk(&mut self, dir: &Path) -> io::Result<()> {
-        replace(&path(dir), self.text()?.as_bytes())
+        replace(&path(dir), self.text()?.as_bytes(), FileMode::PRIVATE)
     }
 }
 

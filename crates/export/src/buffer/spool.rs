@@ -8,6 +8,7 @@ use super::numbers::Numbers;
 use super::place::Place;
 use super::progress::{At, Progress};
 use crate::delivery::output::{Output, OutputError, Took};
+use crate::delivery::terms::{FileMode, Terms};
 use crate::files::recording::{Existing, Options, ReadError, Reader, Recording, boot};
 use crate::model::event::Event;
 use std::cell::RefCell;
@@ -241,7 +242,8 @@ impl Spool {
         if self.writer.is_none() {
             let number = self.newest + 1;
             let (path, existing) = (self.path(number), Existing::Replace);
-            let options = Options { path, existing, ..Options::default() };
+            let terms = Terms { mode: FileMode::PRIVATE, ..Terms::default() };
+            let options = Options { path, existing, terms, ..Options::default() };
             match Recording::open_noted(&self.name, &options) {
                 Ok(writer) => (self.writer, self.newest) = (Some((writer, number)), number),
                 Err(error) => {

@@ -1,8 +1,11 @@
 //! Dead letters: what a receiver refused for good, kept in a file with the reason.
 
+use crate::delivery::draft::trouble;
 use crate::delivery::output::OutputError;
+use crate::delivery::terms::{FileMode, Terms};
 use base64::Engine as _;
-use serde::Serialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -12,12 +15,43 @@ use std::time::SystemTime;
 /// The end of a message about what is not kept.
 pub(crate) const NOT_KEPT: &str = "; not kept: `dead_letters` names no file";
 
+/// The key `dead_letters`: where an output keeps what its receiver refuses for good.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum DeadLetterFile {
+    /// In `dead-letters-NAME.jsonl` in the directory of [`Terms::dead_letters`]; nowhere if there is none.
+    #[default]
+    Default,
+    /// Nowhere: written as `false`.
+    Off,
+    /// In this file.
+    At(PathBuf),
+}
+
+impl<'de> Deserialize<'de> for DeadLetterFile {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Path(PathBuf),
+            Is(bool),
+        }
+        let wrong = "dead_letters is the path of a file, or false for none";
+        match Written::deserialize(from).map_err(|_| D::Error::custom(wrong))? {
+            Written::Path(path) if path.as_os_str().is_empty() => Err(D::Error::custom(wrong)),
+            Written::Path(path) => Ok(DeadLetterFile::At(path)),
+            Written::Is(false) => Ok(DeadLetterFile::Off),
+            Written::Is(true) => Err(D::Error::custom(wrong)),
+        }
+    }
+}
+
 /// A file of dead letters: one JSON object a line.
 ///
 /// It is opened for each letter, so that it may be moved away at any time.
 #[derive(Debug)]
 pub(crate) struct DeadLetters {
     path: PathBuf,
+    mode: FileMode,
     max_bytes: u64,
     turn: Mutex<()>,
 }
@@ -49,11 +83,28 @@ enum Kept {
 }
 
 impl DeadLetters {
-    /// Creates the file, or takes an existing one.
-    pub(crate) fn open(output: &str, path: &Path, max_bytes: u64) -> Result<Self, OutputError> {
-        let opened = append(path);
-        opened.map_err(|error| crate::delivery::draft::trouble(output, "write", path, &error))?;
-        Ok(DeadLetters { path: path.to_owned(), max_bytes, turn: Mutex::default() })
+    /// Creates the file, or takes an existing one. The default file is created with the first letter.
+    pub(crate) fn open(
+        output: &str,
+        file: &DeadLetterFile,
+        terms: &Terms,
+        max_bytes: u64,
+    ) -> Result<Option<Self>, OutputError> {
+        let mode = terms.mode;
+        let path = match (file, &terms.dead_letters) {
+            (DeadLetterFile::At(path), _) => {
+                let opened = append(path, mode);
+                opened.map_err(|error| trouble(output, "write", path, &error))?;
+                path.clone()
+            }
+            (DeadLetterFile::Default, Some(dir)) => {
+                let plain = |c: char| if matches!(c, '/' | '\0') { '-' } else { c };
+                let name: String = output.chars().map(plain).collect();
+                dir.join(format!("dead-letters-{name}.jsonl"))
+            }
+            (DeadLetterFile::Default, None) | (DeadLetterFile::Off, _) => return Ok(None),
+        };
+        Ok(Some(DeadLetters { path, mode, max_bytes, turn: Mutex::default() }))
     }
 
     /// Appends a letter, to the disk; returns the end of a message, which says where it is.
@@ -74,7 +125,7 @@ impl DeadLetters {
     fn keep(&self, letter: &Letter<'_>) -> io::Result<Kept> {
         let line = letter.line();
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner); // it guards no data
-        let (mut file, length, torn) = append(&self.path)?;
+        let (mut file, length, torn) = append(&self.path, self.mode)?;
         let line = if torn { [b"\n", line.as_slice()].concat() } else { line };
         if length.saturating_add(line.len() as u64) > self.max_bytes {
             return Ok(Kept::Full);
@@ -87,8 +138,8 @@ impl DeadLetters {
 
 /// Returns the file, its length, and whether its last line has no end: its writer was killed, or
 /// the disk was full.
-fn append(path: &Path) -> io::Result<(File, u64, bool)> {
-    let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+fn append(path: &Path, mode: FileMode) -> io::Result<(File, u64, bool)> {
+    let mut file = mode.open(OpenOptions::new().read(true).append(true).create(true), path)?;
     let length = file.metadata()?.len();
     let mut last = [b'\n'];
     if length > 0 {
@@ -145,11 +196,30 @@ mod tests {
         request: b"\0request",
     };
 
+    fn open(path: &Path, max_bytes: u64) -> DeadLetters {
+        let file = DeadLetterFile::At(path.to_owned());
+        DeadLetters::open("o", &file, &Terms::default(), max_bytes).unwrap().unwrap()
+    }
+
+    #[test]
+    fn without_a_file_of_its_own_an_output_has_one_in_the_directory_of_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let terms = Terms { dead_letters: Some(dir.path().to_owned()), ..Terms::default() };
+        let open = |file, terms: &Terms| DeadLetters::open("a/b", &file, terms, 10_000).unwrap();
+        assert!(open(DeadLetterFile::Default, &Terms::default()).is_none());
+        assert!(open(DeadLetterFile::Off, &terms).is_none());
+        let letters = open(DeadLetterFile::Default, &terms).unwrap();
+        let path = dir.path().join("dead-letters-a-b.jsonl");
+        assert!(!path.exists(), "before the first letter");
+        assert_eq!(letters.keep(&LETTER).unwrap(), Kept::Yes);
+        assert!(path.exists());
+    }
+
     #[test]
     fn a_letter_is_a_line_with_the_request() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("dead.jsonl");
-        let letters = DeadLetters::open("o", &path, 10_000).unwrap();
+        let letters = open(&path, 10_000);
         assert_eq!(letters.keep(&LETTER).unwrap(), Kept::Yes);
         // A line that was cut off spoils no later one.
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"torn").unwrap();
@@ -169,7 +239,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("dead.jsonl");
         let most = LETTER.line().len() as u64 * 2 + 1;
-        let letters = DeadLetters::open("o", &path, most).unwrap();
+        let letters = open(&path, most);
         let kept: Vec<Kept> = (0..3).map(|_| letters.keep(&LETTER).unwrap()).collect();
         assert_eq!(kept, [Kept::Yes, Kept::Yes, Kept::Full]);
         assert!(path.metadata().unwrap().len() <= most);

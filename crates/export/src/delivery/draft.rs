@@ -3,6 +3,7 @@
 use crate::delivery::compress::{Compression, Packer};
 use crate::delivery::output::{Figures, OutputError};
 use crate::delivery::replace::rename;
+use crate::delivery::terms::{FileMode, Terms};
 use crate::delivery::tries::Tries;
 use crate::delivery::write_error::WriteError;
 use std::fs::{DirEntry, File, OpenOptions};
@@ -47,14 +48,20 @@ impl Draft {
         output: &str,
         path: &Path,
         overwrite: bool,
+        terms: &Terms,
     ) -> Result<Self, OutputError> {
         let mut options = OpenOptions::new();
         options.write(true).create(overwrite).truncate(overwrite).create_new(!overwrite);
-        Draft::open(output, path, None, &options)
+        Draft::open(output, path, None, &options, terms)
     }
 
     /// Creates a file that is readable only once finished, beside its final name.
-    pub(crate) fn beside(output: &str, path: &Path, overwrite: bool) -> Result<Self, OutputError> {
+    pub(crate) fn beside(
+        output: &str,
+        path: &Path,
+        overwrite: bool,
+        terms: &Terms,
+    ) -> Result<Self, OutputError> {
         if !overwrite && path.symlink_metadata().is_ok() {
             return Err(trouble(output, "create", path, &ErrorKind::AlreadyExists.into()));
         }
@@ -67,7 +74,13 @@ impl Draft {
         name.push(format!(".{}.part", std::process::id()));
         let part = path.with_file_name(name);
         let mut options = OpenOptions::new();
-        Draft::open(output, path, Some(part), options.write(true).create(true).truncate(true))
+        Draft::open(
+            output,
+            path,
+            Some(part),
+            options.write(true).create(true).truncate(true),
+            terms,
+        )
     }
 
     fn open(
@@ -75,8 +88,9 @@ impl Draft {
         path: &Path,
         part: Option<PathBuf>,
         options: &OpenOptions,
+        terms: &Terms,
     ) -> Result<Self, OutputError> {
-        let file = options.open(part.as_deref().unwrap_or(path));
+        let file = terms.mode.open(options, part.as_deref().unwrap_or(path));
         let file = file.map_err(|error| trouble(output, "create", path, &error))?;
         let is_regular = file.metadata().is_ok_and(|meta| meta.is_file());
         Ok(Draft {
@@ -89,7 +103,7 @@ impl Draft {
             is_packing: false,
             held: Vec::with_capacity(CHUNK),
             done: 0,
-            tries: Tries::default(),
+            tries: Tries::new(terms),
             trouble: None,
             retries: 0,
             written: 0,
@@ -255,10 +269,11 @@ pub(crate) fn directory(
     output: &str,
     path: &Path,
     overwrite: bool,
+    mode: FileMode,
     is_ours: impl Fn(&str) -> bool,
 ) -> Result<(), OutputError> {
     let make = || {
-        match std::fs::create_dir(path) {
+        match mode.create_dir(path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             other => return other,
         }

@@ -4,7 +4,6 @@ pub(crate) mod compress;
 #[cfg(any(feature = "nats", feature = "otlp"))]
 pub(crate) mod dead_letters;
 pub(crate) mod draft;
-#[cfg(any(feature = "nats", feature = "otlp"))]
 pub(crate) mod jitter;
 #[cfg(any(feature = "nats", feature = "otlp", feature = "prometheus"))]
 pub(crate) mod left_out;
@@ -15,6 +14,7 @@ pub(crate) mod replace;
 pub(crate) mod rotated;
 pub(crate) mod series;
 pub(crate) mod stream;
+pub(crate) mod terms;
 #[cfg(any(feature = "nats", feature = "otlp", feature = "prometheus"))]
 pub(crate) mod thread;
 pub(crate) mod tries;

@@ -1,30 +1,31 @@
 //! Files that are replaced as a whole.
 
+use super::terms::FileMode;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Replaces a file by one with this content: at any moment, also after a crash of the machine, it
+/// Replaces a file by one with this content and mode: at any moment, also after a crash of the machine, it
 /// has either the old content or the new one.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
 /// let path = dir.path().join("status.json");
-/// perfring_export::replace(&path, b"{}")?;
+/// perfring_export::replace(&path, b"{}", perfring_export::FileMode::default())?;
 /// assert_eq!(std::fs::read(&path)?, b"{}");
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
 /// # Errors
 /// The system's; and that it is something else than a regular file, as `/dev/null`.
-pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+pub fn replace(path: &Path, content: &[u8], mode: FileMode) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
         return Err(io::Error::other("it is not a regular file, and is not replaced"));
     }
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let draft = path.with_file_name(name);
-    let mut file = File::create(&draft)?;
+    let mut file = mode.create(&draft)?;
     let written = file.write_all(content).and_then(|()| file.sync_data());
     let named = written.and_then(|()| rename(&draft, path));
     if named.is_err() {
@@ -63,13 +64,16 @@ mod tests {
     fn only_a_regular_file_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("status");
-        replace(&path, b"one").unwrap();
-        replace(&path, b"two").unwrap();
+        replace(&path, b"one", FileMode::PRIVATE).unwrap();
+        replace(&path, b"two", FileMode::PRIVATE).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         // A socket stands for a device here.
         let socket = dir.path().join("socket");
         let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        assert!(replace(&socket, b"three").is_err() && !fs::metadata(&socket).unwrap().is_file());
+        assert!(
+            replace(&socket, b"three", FileMode::PRIVATE).is_err()
+                && !fs::metadata(&socket).unwrap().is_file()
+        );
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 }

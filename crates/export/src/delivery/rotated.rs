@@ -2,6 +2,7 @@
 
 use super::output::{Delivers, Figures, Output, OutputError, Own, Took};
 use super::series::{Pruned, Rotation, free_path, series};
+use super::terms::Terms;
 use super::tries::Tries;
 use crate::model::event::Event;
 use std::io;
@@ -49,6 +50,7 @@ impl Rotated {
     pub(crate) fn open(
         name: &str,
         rotation: &Rotation,
+        terms: &Terms,
         delivers: Delivers,
         path: &Path,
         first: PathBuf,
@@ -73,7 +75,7 @@ impl Rotated {
             kept: 0,
             dense: 1.0,
             removed: Pruned::default(),
-            tries: Tries::default(),
+            tries: Tries::new(terms),
             trouble: None,
             clock: Box::new(Instant::now),
         };
@@ -135,7 +137,8 @@ impl Rotated {
         match (self.open)(&next) {
             Ok(output) => {
                 (self.output, self.current, self.since) = (Some(output), next, None);
-                (self.trouble, self.tries) = (None, Tries::default());
+                self.trouble = None;
+                self.tries.end();
                 self.tidy(0);
             }
             Err(error) => {
@@ -240,9 +243,16 @@ mod tests {
             Ok(Box::new(Null::default()))
         };
         let path = dir.join("run");
-        let mut rotated =
-            Rotated::open("out", rotation, Delivers::Finished, &path, path.clone(), Box::new(open))
-                .unwrap();
+        let mut rotated = Rotated::open(
+            "out",
+            rotation,
+            &Terms::default(),
+            Delivers::Finished,
+            &path,
+            path.clone(),
+            Box::new(open),
+        )
+        .unwrap();
         let now = Rc::new(Cell::new(Instant::now()));
         let clock = Rc::clone(&now);
         rotated.clock = Box::new(move || clock.get());

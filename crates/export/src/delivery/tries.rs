@@ -1,18 +1,25 @@
 //! When to try again what has failed.
 
+use super::jitter::jittered;
+use super::terms::Terms;
 use std::time::{Duration, Instant};
 
-/// The first and the longest pause between attempts to write.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// The first pause between attempts to write.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Attempts with growing pauses.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tries {
+    terms: Terms,
     pause: Duration,
     next: Option<Instant>,
 }
 
 impl Tries {
+    pub(crate) fn new(terms: &Terms) -> Self {
+        Tries { terms: terms.clone(), pause: Duration::ZERO, next: None }
+    }
+
     /// Returns whether the pause is over, or there is none.
     pub(crate) fn is_due(&self) -> bool {
         self.next.is_none_or(|next| Instant::now() >= next)
@@ -25,13 +32,14 @@ impl Tries {
 
     /// Begins the next pause.
     pub(crate) fn failed(&mut self) {
-        self.pause = (2 * self.pause).clamp(PAUSES.0, PAUSES.1);
-        self.next = Instant::now().checked_add(self.pause);
+        self.pause = self.terms.pause_after(self.pause, PAUSE);
+        self.next = Instant::now().checked_add(jittered(self.pause));
     }
 
     /// It has succeeded. Returns whether it had failed before.
     pub(crate) fn end(&mut self) -> bool {
-        !std::mem::take(self).pause.is_zero()
+        self.next = None;
+        !std::mem::take(&mut self.pause).is_zero()
     }
 
     /// Ends the pause.
@@ -52,7 +60,7 @@ impl Tries {
             if left.is_zero() {
                 return Ok(false);
             }
-            std::thread::sleep(PAUSES.0.min(left));
+            std::thread::sleep(PAUSE.min(left));
         }
     }
 }

@@ -158,9 +158,8 @@ impl Nats {
         options.connect(name).map_err(error)?;
         let encoder = Encoder::new(options).map_err(error)?;
         let batches = Batches::new(name, options)?;
-        let letters = options.dead_letters.as_ref();
-        let most = options.dead_letters_max_bytes;
-        let letters = letters.map(|path| DeadLetters::open(name, path, most)).transpose()?;
+        let (file, most) = (&options.dead_letters, options.dead_letters_max_bytes);
+        let letters = DeadLetters::open(name, file, &options.terms, most)?;
         let shared = Arc::new(Shared::default());
         let (to, from) = unbounded_channel();
         let (end, ended) = std::sync::mpsc::channel();

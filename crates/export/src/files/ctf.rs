@@ -6,6 +6,7 @@ mod metadata;
 use crate::delivery::draft::{directory, waits};
 use crate::delivery::output::{Figures, Output, OutputError, Took};
 use crate::delivery::replace::replace;
+use crate::delivery::terms::{FileMode, Terms};
 use crate::delivery::tries::Tries;
 use crate::model::event::{Event, Loss, Origin, Rec, What};
 use crate::model::mangle::identifier;
@@ -37,6 +38,17 @@ pub struct CtfOptions {
     /// Whether an existing trace of perfring's may be overwritten. Default no.
     #[serde(default)]
     pub overwrite: bool,
+    /// What it has in common with other outputs.
+    #[serde(skip)]
+    pub terms: Terms,
+}
+
+impl CtfOptions {
+    /// Creates options with all defaults.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        CtfOptions { path: path.into(), overwrite: false, terms: Terms::default() }
+    }
 }
 
 /// Writes a CTF 1.8 trace.
@@ -63,7 +75,7 @@ pub struct CtfOptions {
 /// use perfring_export::{Ctf, CtfOptions, Output};
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("trace");
-/// let mut trace = Ctf::open("ctf", &CtfOptions { path: path.clone(), overwrite: false })?;
+/// let mut trace = Ctf::open("ctf", &CtfOptions::new(&path))?;
 /// // trace.take(&event)? for each event
 /// trace.close(std::time::Instant::now())?; // now: babeltrace2 trace/
 /// # assert!(path.join("metadata").exists());
@@ -80,6 +92,7 @@ pub struct Ctf {
     waiting: usize,
     packet: Vec<u8>,
     tries: Tries,
+    mode: FileMode,
     unflushed: Option<u64>,
     figures: Figures,
 }
@@ -127,7 +140,7 @@ impl Ctf {
     pub fn open(name: &str, options: &CtfOptions) -> Result<Self, OutputError> {
         let path = options.path.clone();
         let ours = |name: &str| name.starts_with("metadata") || name.starts_with("ring-");
-        directory(name, &path, options.overwrite, ours)?;
+        directory(name, &path, options.overwrite, options.terms.mode, ours)?;
         let metadata = Metadata::new().map_err(|error| {
             let why = "the system has no random bytes: allow getrandom(2), or provide /dev/urandom";
             OutputError::new(name, format!("cannot create the trace's id: {why} ({error})"))
@@ -140,7 +153,8 @@ impl Ctf {
             streams: HashMap::new(),
             waiting: 0,
             packet: Vec::new(),
-            tries: Tries::default(),
+            tries: Tries::new(&options.terms),
+            mode: options.terms.mode,
             unflushed: None,
             figures: Figures::default(),
         };
@@ -152,7 +166,7 @@ impl Ctf {
     /// Writes the metadata if it changed: the file is complete at any time.
     fn describe(&mut self) -> io::Result<()> {
         if self.metadata.is_news {
-            replace(&self.path.join("metadata"), self.metadata.text().as_bytes())?;
+            replace(&self.path.join("metadata"), self.metadata.text().as_bytes(), self.mode)?;
             self.metadata.is_news = false;
         }
         Ok(())
@@ -256,7 +270,7 @@ impl Ctf {
             out.extend(word.to_le_bytes());
         }
         out.extend(&stream.events);
-        append(&stream.path, out)?;
+        append(&stream.path, out, self.mode)?;
         self.figures.bytes += out.len() as u64;
         self.waiting -= stream.events.len();
         stream.events.clear();
@@ -319,8 +333,8 @@ impl Ctf {
     }
 }
 
-fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let file = OpenOptions::new().create(true).append(true).open(path)?;
+fn append(path: &Path, bytes: &[u8], mode: FileMode) -> io::Result<()> {
+    let file = mode.open(OpenOptions::new().create(true).append(true), path)?;
     whole(&file, |mut file| file.write_all(bytes))
 }
 

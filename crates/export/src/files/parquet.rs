@@ -102,7 +102,7 @@ impl Parquet {
     /// [`OutputError`], if it exists and is not empty, or cannot be created.
     pub fn open(name: &str, options: &ParquetOptions) -> Result<Self, OutputError> {
         let ours = |name: &str| name.ends_with(".parquet") || name.ends_with(".part");
-        directory(name, &options.path, options.overwrite, ours)?;
+        directory(name, &options.path, options.overwrite, options.terms.mode, ours)?;
         let untyped = vec![Column::new("damage", Of::Text), Column::new("payload", Of::Bytes)];
         let untyped = untyped.into_iter().enumerate();
         let untyped = untyped.map(|(at, column)| Column { path: vec![at], ..column }).collect();
@@ -250,7 +250,8 @@ impl Parquet {
             files => format!("{}-{}.parquet", slot.name, u64::from(files) + 1),
         };
         let columns = slot.columns().unwrap_or_default().to_vec();
-        let draft = Draft::beside(&self.output, &self.options.path.join(name), true)?;
+        let ParquetOptions { path, terms, .. } = &self.options;
+        let draft = Draft::beside(&self.output, &path.join(name), true, terms)?;
         let table = Table::new(draft, columns);
         let table = table.map_err(|error| trouble_of(&self.output, &self.options, &error))?;
         slot.table = Some(table);

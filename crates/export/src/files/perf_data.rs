@@ -5,6 +5,7 @@ mod tracing;
 
 use crate::delivery::draft::Draft;
 use crate::delivery::output::{Figures, Output, OutputError, Took};
+use crate::delivery::terms::Terms;
 use crate::model::event::{Event, Loss, Origin, Rec, What};
 use crate::model::processes::Processes;
 use crate::model::timeline::Timeline;
@@ -36,6 +37,17 @@ pub struct PerfDataOptions {
     /// Whether an existing file may be overwritten. Default no.
     #[serde(default)]
     pub overwrite: bool,
+    /// What it has in common with other outputs.
+    #[serde(skip)]
+    pub terms: Terms,
+}
+
+impl PerfDataOptions {
+    /// Creates options with all defaults.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        PerfDataOptions { path: path.into(), overwrite: false, terms: Terms::default() }
+    }
 }
 
 /// Writes a `perf.data` file.
@@ -59,7 +71,7 @@ pub struct PerfDataOptions {
 /// use perfring_export::{Output, PerfData, PerfDataOptions};
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("perf.data");
-/// let mut file = PerfData::open("perf", &PerfDataOptions { path: path.clone(), overwrite: false })?;
+/// let mut file = PerfData::open("perf", &PerfDataOptions::new(&path))?;
 /// // file.take(&event)? for each event
 /// file.close(std::time::Instant::now())?; // now: perf script -i perf.data
 /// # assert!(path.exists());
@@ -95,7 +107,7 @@ impl PerfData {
     /// # Errors
     /// [`OutputError`], if it exists or cannot be created.
     pub fn open(name: &str, options: &PerfDataOptions) -> Result<Self, OutputError> {
-        let mut draft = Draft::beside(name, &options.path, options.overwrite)?;
+        let mut draft = Draft::beside(name, &options.path, options.overwrite, &options.terms)?;
         draft.put(&[0; format::HEADER as usize])?;
         let mut tracepoints = Tracepoints::default();
         let lost = tracepoints.of("perfring.lost", None);

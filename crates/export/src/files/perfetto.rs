@@ -9,6 +9,7 @@ mod tracks;
 use crate::delivery::compress::Compression;
 use crate::delivery::draft::Draft;
 use crate::delivery::output::{Figures, Output, OutputError, Took};
+use crate::delivery::terms::Terms;
 use crate::model::event::{Event, Loss, Origin, Rec, What};
 use crate::model::processes::Processes;
 use crate::model::timeline::Timeline;
@@ -52,6 +53,9 @@ pub struct PerfettoOptions {
     /// not at all.
     #[serde(default)]
     pub compression: Compression,
+    /// What it has in common with other outputs.
+    #[serde(skip)]
+    pub terms: Terms,
 }
 
 impl PerfettoOptions {
@@ -59,7 +63,8 @@ impl PerfettoOptions {
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let compression = Compression::None;
-        PerfettoOptions { path: path.into(), overwrite: false, compression }
+        let terms = Terms::default();
+        PerfettoOptions { path: path.into(), overwrite: false, compression, terms }
     }
 }
 
@@ -116,7 +121,7 @@ impl Perfetto {
     /// [`OutputError`], if it exists or cannot be created.
     pub fn open(name: &str, options: &PerfettoOptions) -> Result<Self, OutputError> {
         Ok(Perfetto {
-            draft: Draft::in_place(name, &options.path, options.overwrite)?
+            draft: Draft::in_place(name, &options.path, options.overwrite, &options.terms)?
                 .compressed(options.compression)?,
             timeline: Timeline::default(),
             names: Names::default(),

@@ -3,7 +3,7 @@
 use crate::feed::ANSWER;
 use perfring_consumer::{Anchors, OwnerInfo, Policy, Record};
 use perfring_export::nats::{Nats, Options, Payload};
-use perfring_export::{Event, Loss, LossCause, Origin, Output, Rec, Took, What};
+use perfring_export::{Event, Loss, LossCause, Origin, Output, Rec, Terms, Took, What};
 use perfring_testkit::wait::Watchdog;
 use perfring_testrig::nats::{Server, Stored};
 use std::collections::{HashMap, VecDeque};
@@ -49,7 +49,7 @@ pub(crate) fn options(server: &Server) -> Options {
         servers: vec![server.url()],
         payload: Payload::Raw,
         ack_timeout: ANSWER,
-        retry: Duration::from_millis(200),
+        terms: Terms { max_backoff: Duration::from_millis(200), ..Terms::default() },
         ..Options::default()
     }
 }

@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use perfring_consumer::Cause;
 use perfring_export::nats::{Nats, Options, Payload};
 use perfring_export::otlp::Mapping;
-use perfring_export::{Event, Output};
+use perfring_export::{DeadLetterFile, Event, Output};
 use perfring_telemetry::{Gauge, SpanEnd, SpanId, SpanStart, TraceId};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::wait::{deadline, until};
@@ -185,7 +185,7 @@ fn a_single_record_that_is_too_large_is_kept_as_a_dead_letter() {
     let Some(server) = Server::with(config) else { return };
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("dead.jsonl");
-    let dead_letters = Some(path.clone());
+    let dead_letters = DeadLetterFile::At(path.clone());
     let mut nats = Nats::open("engine", &Options { dead_letters, ..options(&server) }).unwrap();
     let ring = origin(0, "ring");
     let bytes = [7; 8000];

@@ -5,7 +5,7 @@ use super::spans::{end, start};
 use super::*;
 use base64::Engine as _;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
-use perfring_export::Output;
+use perfring_export::{DeadLetterFile, Output};
 use prost::Message as _;
 use std::path::Path;
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn malformed_requests_are_kept_with_their_reason_and_counted_by_cause() {
     let path = dir.path().join("dead.jsonl");
     let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
     let options = Options {
-        dead_letters: Some(path.clone()),
+        dead_letters: DeadLetterFile::At(path.clone()),
         ..mapped(&server, |mapping| {
             mapping.batch_items = 10;
             mapping.batch_delay = Duration::from_secs(3600);
@@ -75,7 +75,7 @@ fn requests_that_are_too_large_are_halved_until_they_fit() {
     let path = dir.path().join("dead.jsonl");
     let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
     let options = Options {
-        dead_letters: Some(path.clone()),
+        dead_letters: DeadLetterFile::At(path.clone()),
         ..mapped(&server, |mapping| {
             mapping.batch_items = 100;
             mapping.batch_delay = Duration::from_secs(3600);
@@ -146,7 +146,7 @@ fn a_letter_that_cannot_be_written_holds_the_output() {
     std::fs::create_dir(&folder).unwrap();
     let path = folder.join("dead.jsonl");
     let (mut feed, mut seqs) = (Feed::new(1, "ring"), Numbers::default());
-    let options = Options { dead_letters: Some(path.clone()), ..options(&server) };
+    let options = Options { dead_letters: DeadLetterFile::At(path.clone()), ..options(&server) };
     let mut otlp = Otlp::open("otlp", &options).unwrap();
     std::fs::rename(&folder, &away).unwrap();
     emit(&feed, 0..1);

@@ -3,7 +3,9 @@
 use super::filter::{Filter, Severity};
 use super::table::{ConfigError, Table};
 use perfring_export::registry::{self, Delivers, Kind, Opener, Place};
-use perfring_export::{BufferOptions, Buffered, Output, OutputError, duration, read_some_duration};
+use perfring_export::{
+    BufferOptions, Buffered, Output, OutputError, Terms, duration, read_some_duration,
+};
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::fmt;
@@ -107,7 +109,7 @@ impl OutputConfig {
             held_for: Duration::ZERO,
             file: None,
             same: String::new(),
-            open: Rc::new(open),
+            open: Rc::new(move |name, _| open(name)),
         }
     }
 
@@ -115,8 +117,8 @@ impl OutputConfig {
     ///
     /// # Errors
     /// The output's error.
-    pub(crate) fn open(&self) -> Result<Box<dyn Output>, OutputError> {
-        let output = (self.open)(&self.name)?;
+    pub(crate) fn open(&self, terms: &Terms) -> Result<Box<dyn Output>, OutputError> {
+        let output = (self.open)(&self.name, terms)?;
         Ok(match &self.buffer {
             Some(options) => Box::new(Buffered::open(&self.name, options, output)?),
             None => output,

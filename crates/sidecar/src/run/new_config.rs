@@ -33,9 +33,11 @@ impl Sidecar {
             Ok(config) => config,
             Err(error) => return Err(format!("{error}; the old configuration stays")),
         };
+        let terms = std::mem::replace(&mut self.outputs.terms, config.settings.terms());
         let (old, shutdown) = (&self.config.outputs, self.config.settings.shutdown);
         let changed = self.outputs.change(&mut self.engine, old, &config.outputs, shutdown, say);
         if let Err(error) = changed {
+            self.outputs.terms = terms;
             return Err(match &self.outputs.broken {
                 None => format!("{error}; the old configuration stays"),
                 Some(why) => format!(
@@ -53,6 +55,9 @@ impl Sidecar {
             if let Err(error) = self.inputs.add(input) {
                 say.warn(&error);
             }
+        }
+        if self.outputs.terms != terms {
+            say.warn("a new mode, max_backoff or directory for dead letters is used by outputs that are opened from now on");
         }
         if config.settings.delay != self.config.settings.delay {
             say.warn("a new delay is used from the next start on");
@@ -77,7 +82,7 @@ impl Sidecar {
         self.service.set_limits(new);
         self.engine.set_snapshots(config.snapshots.clone());
         self.engine.set_record_rules(config.record_rules.clone());
-        self.recorder = Recorder::default();
+        self.recorder = Recorder::new(config.settings.mode);
         self.config = config;
         say.info("the configuration was reloaded");
         Ok(())

@@ -5,7 +5,7 @@ use super::own;
 use crate::config::OutputConfig;
 use crate::engine::{Engine, OutputStatus, Removed};
 use crate::log::{Level, Say};
-use perfring_export::{Output, OutputError, Own, Pruned, later};
+use perfring_export::{Output, OutputError, Own, Pruned, Terms, later};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -23,11 +23,17 @@ pub(super) struct Outputs {
     own: HashMap<String, Box<dyn Own>>,
     /// The endpoint that shows them, in builds that have one.
     page: Option<Box<dyn Own>>,
+    /// What outputs have in common that are opened from now on.
+    pub(super) terms: Terms,
     /// Why the sidecar cannot continue with its outputs, after a reload that failed half way.
     pub(super) broken: Option<OutputError>,
 }
 
 impl Outputs {
+    pub(super) fn new(terms: Terms) -> Self {
+        Outputs { terms, ..Outputs::default() }
+    }
+
     /// Passes the sidecar's own figures to the outputs that show them.
     pub(super) fn show_own(&self, present: Present<'_>) {
         let all = self.own.values();
@@ -51,7 +57,7 @@ impl Outputs {
         engine: &mut Engine,
         config: &OutputConfig,
     ) -> Result<(), OutputError> {
-        self.insert(engine, config, config.open()?)
+        self.insert(engine, config, config.open(&self.terms)?)
     }
 
     fn insert(
@@ -118,7 +124,7 @@ impl Outputs {
             new.partition(|output| removed.iter().any(|removed| removed.name == output.name));
         let mut opened = Vec::new();
         for output in fresh {
-            opened.push((output, output.open()?));
+            opened.push((output, output.open(&self.terms)?));
         }
         for (at, old) in removed.iter().enumerate() {
             let new = same_name.iter().find(|new| new.name == old.name);
@@ -170,7 +176,7 @@ impl Outputs {
         config: &OutputConfig,
         closed: Option<Removed>,
     ) -> Result<(), (OutputError, Option<Removed>)> {
-        let output = match config.open() {
+        let output = match config.open(&self.terms) {
             Ok(output) => output,
             Err(error) => return Err((error, closed)),
         };

@@ -1,7 +1,7 @@
 //! Positions in observed rings, saved in a file.
 
 use perfring_consumer::{Cause, Count, Refused, Saved};
-use perfring_export::replace;
+use perfring_export::{FileMode, replace};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, TryLockError};
@@ -163,7 +163,7 @@ impl Positions {
             let saves = Saves { version: 1, rings: self.saved.clone() };
             let mut text = serde_json::to_vec(&saves)?;
             text.push(b'\n');
-            replace(path, &text)
+            replace(path, &text, FileMode::PRIVATE)
         };
         write().map_err(|source| PositionsError::Io { path: path.clone(), source })?;
         self.dirty = false;

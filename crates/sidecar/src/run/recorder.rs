@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::log::Say;
 use perfring_consumer::{Location, Policy};
 use perfring_export::recording;
-use perfring_export::{Origin, Shapes};
+use perfring_export::{FileMode, Origin, Shapes};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -16,13 +16,20 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 const ENDING: &str = "perfrec";
 
 /// Writes snapshots by rules.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Recorder {
+    /// The mode of files.
+    mode: FileMode,
     /// When each rule was last applied.
     last: HashMap<usize, Instant>,
 }
 
 impl Recorder {
+    /// Creates one whose files have this mode.
+    pub(crate) fn new(mode: FileMode) -> Self {
+        Recorder { mode, last: HashMap::new() }
+    }
+
     /// Keeps what overwrite rings hold, unless this rule was applied a short time ago: then only if
     /// it was explicitly requested. Returns the file and its number of records, or what was said
     /// instead; `None` without a file, and nothing wrong.
@@ -42,7 +49,7 @@ impl Recorder {
             return None;
         }
         self.last.insert(at, now);
-        match keep(rule, reason, engine, say) {
+        match keep(rule, self.mode, reason, engine, say) {
             Ok(Some((path, records))) => {
                 say.info(&format!("snapshot ({reason}): {records} records in {}", path.display()));
                 Some(Ok((path, records)))
@@ -63,6 +70,7 @@ impl Recorder {
 
 fn keep(
     rule: &SnapshotRule,
+    mode: FileMode,
     reason: &str,
     engine: &Engine,
     say: &mut Say<'_>,
@@ -99,7 +107,8 @@ fn keep(
     let path = rule.dir.join(name(&rule.reason(), reason));
     // The file gets its name only when it is complete.
     let draft = path.with_extension("new");
-    let records = recording::write_snapshots(&draft, &rings).map_err(|error| error.to_string());
+    let records =
+        recording::write_snapshots(&draft, mode, &rings).map_err(|error| error.to_string());
     let named = records.and_then(|records| {
         perfring_export::rename(&draft, &path).map_err(|error| error.to_string())?;
         Ok(records)

@@ -1,6 +1,8 @@
 //! Options of a NATS output.
 
 use super::subject;
+use crate::delivery::dead_letters::DeadLetterFile;
+use crate::delivery::terms::Terms;
 use crate::engines::otlp::{Lane, Mapping};
 use crate::files::json::Integers;
 use crate::model::duration::read_duration;
@@ -57,7 +59,7 @@ pub struct Options {
     pub otlp: Mapping,
     /// A file for what the server refuses for good: a JSON object a line, with the reason and the
     /// message in base64. Without one, such records are counted and reported alone.
-    pub dead_letters: Option<PathBuf>,
+    pub dead_letters: DeadLetterFile,
     /// The limit of that file's bytes: what would exceed it is counted and reported alone. The file
     /// may be moved away at any time.
     pub dead_letters_max_bytes: u64,
@@ -72,9 +74,9 @@ pub struct Options {
     /// and opened again.
     #[serde(deserialize_with = "read_duration")]
     pub ack_timeout: Duration,
-    /// ms of the longest pause between two attempts. The first is 100 ms, and each doubles.
-    #[serde(deserialize_with = "read_duration")]
-    pub retry: Duration,
+    /// What it has in common with other outputs.
+    #[serde(skip)]
+    pub terms: Terms,
     /// A file with a JWT and its seed, as `nsc` writes it. It is read again for each connection, as
     /// are the other files here.
     pub credentials_file: Option<PathBuf>,
@@ -112,13 +114,13 @@ impl Default for Options {
             metrics_subject: "otel_metrics".into(),
             traces_subject: "otel_traces".into(),
             otlp: Mapping::default(),
-            dead_letters: None,
+            dead_letters: DeadLetterFile::Default,
             dead_letters_max_bytes: 64 << 20,
             headers: None,
             window: 8192,
             window_bytes: 32 << 20,
             ack_timeout: Duration::from_secs(10),
-            retry: Duration::from_secs(10),
+            terms: Terms::default(),
             credentials_file: None,
             user: None,
             password: None,

@@ -146,9 +146,8 @@ impl Worker {
     }
 
     fn next_pause(&mut self) -> Duration {
-        let most = self.options.retry.max(PAUSE);
-        let pause = self.pause.min(most);
-        self.pause = (pause * 2).min(most);
+        let pause = self.pause;
+        self.pause = self.options.terms.pause_after(pause, PAUSE);
         crate::delivery::jitter::jittered(pause)
     }
 

@@ -2,7 +2,9 @@
 
 use super::headers::Sources;
 use super::mapping::{Lane, Mapping};
+use crate::delivery::dead_letters::DeadLetterFile;
 use crate::delivery::output::OutputError;
+use crate::delivery::terms::Terms;
 use crate::model::duration::{bounded, read_some_duration};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -70,13 +72,16 @@ pub struct Options {
     pub client_key: Option<PathBuf>,
     /// A file for what the receiver calls malformed: a JSON object a line, with the reason and the
     /// request in base64. Without one, such records are counted and reported alone.
-    pub dead_letters: Option<PathBuf>,
+    pub dead_letters: DeadLetterFile,
     /// The limit of that file's bytes: what would exceed it is counted and reported alone. The file
     /// may be moved away at any time.
     pub dead_letters_max_bytes: u64,
     /// The approximate limit of bytes before compression that wait to be sent: beyond it the output
     /// is busy.
     pub queue_bytes: usize,
+    /// What it has in common with other outputs.
+    #[serde(skip)]
+    pub terms: Terms,
     /// How records become log records, data points and spans, and these requests: keys like all
     /// others.
     #[serde(flatten)]
@@ -99,9 +104,10 @@ impl Default for Options {
             certificate: None,
             client_certificate: None,
             client_key: None,
-            dead_letters: None,
+            dead_letters: DeadLetterFile::Default,
             dead_letters_max_bytes: 64 << 20,
             queue_bytes: 16 << 20,
+            terms: Terms::default(),
             mapping: Mapping::default(),
         }
     }

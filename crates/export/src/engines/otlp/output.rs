@@ -31,9 +31,8 @@ impl Otlp {
     pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
         let env = |key: &str| std::env::var(key).ok();
         options.mapping.buckets.check().map_err(|why| OutputError::new(name, why))?;
-        let letters = options.dead_letters.as_ref();
-        let most = options.dead_letters_max_bytes;
-        let letters = letters.map(|path| DeadLetters::open(name, path, most)).transpose()?;
+        let (file, most) = (&options.dead_letters, options.dead_letters_max_bytes);
+        let letters = DeadLetters::open(name, file, &options.terms, most)?;
         let mut clients = Vec::new();
         for lane in Lane::ALL.into_iter().filter(|lane| options.mapping.signals.contains(lane)) {
             clients.push(Client::new(name, Route::new(name, lane, options, &env)?)?);
@@ -49,7 +48,7 @@ impl Otlp {
     ) -> Result<Self, OutputError> {
         let fault =
             |bad| OutputError::new(name, format!("a thread to send cannot be started: {bad}"));
-        let lanes = post::start(name, clients, letters).map_err(fault)?;
+        let lanes = post::start(name, clients, letters, &options.terms).map_err(fault)?;
         let (mapper, queue_bytes) = (Mapper::new(&options.mapping), options.queue_bytes);
         Ok(Otlp { name: name.to_owned(), mapper, lanes, queue_bytes, taken: 0 })
     }

@@ -7,13 +7,12 @@ use super::lanes::{Lanes, Outcome};
 use super::split::halves;
 use crate::delivery::dead_letters::{DeadLetters, Letter, NOT_KEPT};
 use crate::delivery::jitter::jittered;
+use crate::delivery::terms::Terms;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The first pause.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause, unless the receiver asks for another.
-const LONGEST: Duration = Duration::from_secs(30);
 /// The longest pause that the receiver can ask for.
 const ASKED: Duration = Duration::from_secs(600);
 
@@ -30,6 +29,7 @@ struct Post<'a> {
 /// A pause that grows.
 #[derive(Debug)]
 struct Pause {
+    terms: Terms,
     next: Duration,
     /// A pause has ended because closing began.
     closing: bool,
@@ -40,12 +40,14 @@ pub(super) fn start(
     name: &str,
     clients: Vec<Client>,
     letters: Option<DeadLetters>,
+    terms: &Terms,
 ) -> std::io::Result<Arc<Lanes>> {
     let lanes = Arc::new(Lanes::new(name, letters));
     for client in clients {
         let its = Arc::clone(&lanes);
         let name = format!("otlp-{}", client.lane().name());
-        let run = move || Post::new(&its, client).run();
+        let pause = Pause { terms: terms.clone(), next: PAUSE, closing: false };
+        let run = move || Post::new(&its, client, pause).run();
         if let Err(bad) = lanes.ended.start(name, run) {
             lanes.stop();
             return Err(bad);
@@ -55,8 +57,7 @@ pub(super) fn start(
 }
 
 impl<'a> Post<'a> {
-    fn new(lanes: &'a Lanes, client: Client) -> Self {
-        let pause = Pause { next: PAUSE, closing: false };
+    fn new(lanes: &'a Lanes, client: Client, pause: Pause) -> Self {
         Post { lanes, client, too_large: usize::MAX, pause }
     }
 
@@ -147,7 +148,7 @@ impl<'a> Post<'a> {
     fn wait(&mut self, after: Option<Duration>, why: String) -> Option<()> {
         let asked = after.map(|after| after.min(ASKED));
         let wait = asked.unwrap_or_else(|| jittered(self.pause.next));
-        self.pause.next = (self.pause.next * 2).min(LONGEST);
+        self.pause.next = self.pause.terms.pause_after(self.pause.next, PAUSE);
         let lane = self.client.lane();
         self.lanes.retrying(lane, why);
         let client = &self.client;

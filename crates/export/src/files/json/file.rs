@@ -5,6 +5,7 @@ use super::packed::Packed;
 use crate::delivery::compress::Compression;
 use crate::delivery::replace::directory;
 use crate::delivery::series::{Pruned, Rotation, numbered, numbers};
+use crate::delivery::terms::{FileMode, Terms};
 use crate::delivery::write_error::WriteError;
 use crate::model::duration::read_duration;
 use serde::Deserialize;
@@ -46,6 +47,9 @@ pub struct Options {
     pub sync: bool,
     /// How integers beyond 2^53 are written.
     pub integers: Integers,
+    /// What it has in common with other outputs.
+    #[serde(skip)]
+    pub terms: Terms,
 }
 
 impl Default for Options {
@@ -59,6 +63,7 @@ impl Default for Options {
             compression: Compression::None,
             sync: false,
             integers: Integers::Number,
+            terms: Terms::default(),
         }
     }
 }
@@ -88,7 +93,7 @@ impl File {
     pub(super) fn open(name: &str, options: &Options) -> Result<Self, String> {
         let path = &options.path;
         let is_packed = options.compression != Compression::None;
-        let (file, len, is_ended) = match begin(path, is_packed) {
+        let (file, len, is_ended) = match begin(path, is_packed, options.terms.mode) {
             Ok(begun) => begun,
             Err(TryLockError::WouldBlock) => {
                 return Err(format!(
@@ -271,8 +276,8 @@ impl File {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             renamed => renamed?,
         }
-        (self.file, self.len, _) =
-            begin(path, self.packed.is_some()).map_err(|error| match error {
+        (self.file, self.len, _) = begin(path, self.packed.is_some(), self.options.terms.mode)
+            .map_err(|error| match error {
                 TryLockError::Error(error) => error,
                 TryLockError::WouldBlock => io::ErrorKind::ResourceBusy.into(),
             })?;
@@ -298,9 +303,13 @@ impl File {
 /// Opens the file to append to it, for this process alone, and removes an incomplete last line.
 ///
 /// Returns its length, and whether that is another process's end, as the file is or will be compressed.
-fn begin(path: &Path, is_packed: bool) -> Result<(fs::File, u64, bool), TryLockError> {
+fn begin(
+    path: &Path,
+    is_packed: bool,
+    mode: FileMode,
+) -> Result<(fs::File, u64, bool), TryLockError> {
     let mut options = fs::OpenOptions::new();
-    let file = options.read(true).append(true).create(true).open(path);
+    let file = mode.open(options.read(true).append(true).create(true), path);
     let mut file = file.map_err(TryLockError::Error)?;
     let kind = file.metadata().map_err(TryLockError::Error)?.file_type();
     if kind.is_char_device() {

@@ -99,7 +99,7 @@ impl JsonLines {
             held: Vec::with_capacity(CHUNK + (64 << 10)),
             written: 0,
             pieces: VecDeque::new(),
-            tries: Tries::default(),
+            tries: Tries::new(&options.terms),
             figures: Figures::default(),
         })
     }
@@ -142,7 +142,7 @@ impl JsonLines {
             Ok(_) => {
                 // Not all was written: a pipe whose reader is slow, which is no problem.
                 self.figures.trouble = None;
-                self.tries = Tries::default();
+                self.tries.end();
                 Ok(())
             }
             Err(error) => self.failed(&error),

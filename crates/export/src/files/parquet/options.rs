@@ -1,5 +1,6 @@
 //! Options of Parquet files.
 
+use crate::delivery::terms::Terms;
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -22,6 +23,9 @@ pub struct ParquetOptions {
     /// The unit of the column `time`: `ns`, or `us` for Spark. Default `ns`.
     #[serde(default)]
     pub timestamps: Timestamps,
+    /// What it has in common with other outputs.
+    #[serde(skip)]
+    pub terms: Terms,
 }
 
 const fn memory() -> usize {
@@ -33,7 +37,8 @@ impl ParquetOptions {
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let (overwrite, rows, timestamps) = (false, 0, Timestamps::Ns);
-        ParquetOptions { path: path.into(), overwrite, memory: memory(), rows, timestamps }
+        let terms = Terms::default();
+        ParquetOptions { path: path.into(), overwrite, memory: memory(), rows, timestamps, terms }
     }
 }
 

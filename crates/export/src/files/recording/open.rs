@@ -4,11 +4,12 @@ use super::block::{BLOCK_HEAD, BlockHead, fill, survey};
 use super::error::Missing;
 use super::head::{HEAD, head};
 use crate::delivery::compress::Compression;
+use crate::delivery::terms::Terms;
 use crate::delivery::write_error::WriteError;
 use serde::Deserialize;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 
 /// What to do if the file exists.
@@ -35,11 +36,12 @@ pub struct Options {
     /// Bytes that are collected before they are written, with one checksum: at most 1 MiB. They are
     /// also written whenever nothing more arrives for now.
     pub block_bytes: u32,
-    /// Mode bits of a new file, regardless of the umask.
-    pub mode: u32,
     /// How blocks are compressed, each by itself: the larger they are, the better. One that is
     /// appended to is compressed if its first part was.
     pub compression: Compression,
+    /// What it has in common with other outputs.
+    #[serde(skip)]
+    pub terms: Terms,
 }
 
 impl Default for Options {
@@ -48,8 +50,8 @@ impl Default for Options {
             path: PathBuf::new(),
             existing: Existing::Refuse,
             block_bytes: 64 << 10,
-            mode: 0o600,
             compression: Compression::None,
+            terms: Terms::default(),
         }
     }
 }
@@ -103,9 +105,7 @@ impl From<io::Error> for Refused {
 
 fn create(options: &Options) -> Result<File, Refused> {
     let mut open = File::options();
-    let file = open.write(true).create_new(true).mode(options.mode).open(&options.path)?;
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(options.mode);
-    file.set_permissions(mode)?;
+    let file = options.terms.mode.open(open.write(true).create_new(true), &options.path)?;
     lock(&file)?;
     Ok(file)
 }

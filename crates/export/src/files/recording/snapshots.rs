@@ -3,6 +3,7 @@
 use super::open::{Existing, Options};
 use super::write::Recording;
 use crate::delivery::output::{Output, OutputError, Took};
+use crate::delivery::terms::{FileMode, Terms};
 use crate::model::event::{Event, Loss, Origin, Rec, What};
 use perfring_consumer::{Item, ReadError, Saved, Snapshot};
 use std::cmp::Reverse;
@@ -15,7 +16,7 @@ use std::time::Instant;
 ///
 /// ```
 /// use perfring_consumer::{Location, Snapshot};
-/// use perfring_export::{Shapes, recording};
+/// use perfring_export::{FileMode, Shapes, recording};
 /// # use perfring_producer::{Options, Producer};
 /// # let dir = tempfile::tempdir()?;
 /// # let (ring, path) = (dir.path().join("shop"), dir.path().join("shop.perfrec"));
@@ -23,15 +24,20 @@ use std::time::Instant;
 /// let snapshot = Snapshot::take(&ring)?;
 /// let shapes = Shapes::of_snapshot(&snapshot, &Location::from(&*ring), 0);
 /// let rings = [(shapes.origin().clone(), snapshot)];
-/// assert_eq!(recording::write_snapshots(&path, &rings)?, 1);
+/// assert_eq!(recording::write_snapshots(&path, FileMode::default(), &rings)?, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors
 /// [`OutputError`], if the file cannot be written.
-pub fn write_snapshots(path: &Path, rings: &[(Origin, Snapshot)]) -> Result<u64, OutputError> {
+pub fn write_snapshots(
+    path: &Path,
+    mode: FileMode,
+    rings: &[(Origin, Snapshot)],
+) -> Result<u64, OutputError> {
     let existing = Existing::Replace;
-    let options = Options { path: path.to_owned(), existing, ..Options::default() };
+    let terms = Terms { mode, ..Terms::default() };
+    let options = Options { path: path.to_owned(), existing, terms, ..Options::default() };
     let mut out = Recording::open("snapshot", &options)?;
     let mut seq = 0;
     let mut report = |origin: &Origin, what| -> Result<(), OutputError> {

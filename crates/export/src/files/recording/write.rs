@@ -129,8 +129,7 @@ impl Recording {
                 (Target::File(file), Some(at), written, truncated)
             }
         };
-        let mut recording =
-            Recording { noted, ..Self::of(name, target, options.block_bytes, how)? };
+        let mut recording = Recording { noted, ..Self::of(name, target, options, how)? };
         if truncated > 0 {
             recording.figures.trouble = Some(format!(
                 "{shown}: its last {truncated} bytes were an incomplete block, and were removed"
@@ -146,8 +145,7 @@ impl Recording {
     /// [`OutputError`], if it cannot be written.
     pub fn to(name: &str, out: impl Write + 'static) -> Result<Self, OutputError> {
         let other = Target::Other(Box::new(out));
-        let Options { block_bytes, compression, .. } = Options::default();
-        let mut recording = Self::of(name, other, block_bytes, compression)?;
+        let mut recording = Self::of(name, other, &Options::default(), Compression::None)?;
         recording.begin(None, 0)?;
         Ok(recording)
     }
@@ -155,10 +153,10 @@ impl Recording {
     fn of(
         name: &str,
         out: Target,
-        block_bytes: u32,
+        options: &Options,
         how: Compression,
     ) -> Result<Self, OutputError> {
-        let block_bytes = block_bytes.clamp(1, 1 << 20) as usize;
+        let block_bytes = options.block_bytes.clamp(1, 1 << 20) as usize;
         Ok(Recording {
             name: name.to_owned(),
             out,
@@ -175,7 +173,7 @@ impl Recording {
             noted: None,
             totals: Totals::default(),
             figures: Figures::default(),
-            tries: Tries::default(),
+            tries: Tries::new(&options.terms),
             state: State::Open,
         })
     }

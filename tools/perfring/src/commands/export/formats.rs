@@ -2,10 +2,9 @@
 
 use crate::failure::Failure;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use perfring_export::Output;
-use perfring_export::Stream;
 use perfring_export::recording::Recording;
 use perfring_export::registry::{self, KINDS, Kind, Place, ReadOptions, Replaces};
+use perfring_export::{Output, Stream, Terms};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::fs;
@@ -126,7 +125,7 @@ pub(super) fn open(
     asked.options.extend(own.iter().cloned());
     let open =
         registry::opener(kind.name, asked).ok_or_else(|| Failure::Usage(kind.missing()))??;
-    Ok(open(kind.name)?)
+    Ok(open(kind.name, &Terms::default())?)
 }
 
 /// Checks that the path is free, or may be replaced.
