@@ -4,7 +4,7 @@ pub use crate::delivery::output::Delivers;
 use crate::delivery::output::{Output, OutputError};
 use crate::delivery::rotated::Rotated;
 use crate::delivery::series::{Rotation, free_path, series as all_of};
-use crate::delivery::terms::{OwnTerms, Terms};
+use crate::delivery::terms::{HasTerms, OwnTerms, Terms, have_no_terms, have_terms};
 use crate::engines::null::Null;
 use crate::files::ctf::{Ctf, CtfOptions};
 use crate::files::json::JsonLines;
@@ -251,23 +251,6 @@ fn own_keys(place: Place) -> &'static [&'static str] {
     }
 }
 
-/// Options of an output that have what all outputs have in common.
-trait HasTerms: Clone {
-    /// Returns the same with these terms.
-    fn with(&self, terms: Terms) -> Self;
-}
-
-macro_rules! have_terms {
-    ($($(#[$if:meta])* $options:path;)*) => {$(
-        $(#[$if])*
-        impl HasTerms for $options {
-            fn with(&self, terms: Terms) -> Self {
-                Self { terms, ..self.clone() }
-            }
-        }
-    )*};
-}
-
 have_terms! {
     crate::files::json::Options;
     PerfettoOptions;
@@ -280,17 +263,6 @@ have_terms! {
     crate::engines::otlp::Options;
     #[cfg(feature = "nats")]
     crate::engines::nats::Options;
-}
-
-macro_rules! have_no_terms {
-    ($($(#[$if:meta])* $options:path;)*) => {$(
-        $(#[$if])*
-        impl HasTerms for $options {
-            fn with(&self, _: Terms) -> Self {
-                self.clone()
-            }
-        }
-    )*};
 }
 
 have_no_terms! {

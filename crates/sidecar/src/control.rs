@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// What is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Its figures, in `status`; whether it is `ready`, and in `not_ready` why not.
     Status,
@@ -21,19 +21,32 @@ pub enum Request {
     /// That it delivers what the rings hold, and ends: answered then. `left` has what is left, by
     /// ring, in bytes; `said` its last message.
     Drain,
+    /// That it ends the pauses of outputs that wait before their next attempt, or of the one output named in `output`. `retried`
+    /// has the names of those that waited.
+    Retry {
+        /// The name of an output.
+        output: Option<String>,
+    },
 }
 
 impl Request {
-    const ALL: [Request; 4] = [Request::Status, Request::Reload, Request::Snapshot, Request::Drain];
+    const ALL: [Request; 5] = [
+        Request::Status,
+        Request::Reload,
+        Request::Snapshot,
+        Request::Drain,
+        Request::Retry { output: None },
+    ];
 
     /// Returns its name in a request.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Request::Status => "status",
             Request::Reload => "reload",
             Request::Snapshot => "snapshot",
             Request::Drain => "drain",
+            Request::Retry { .. } => "retry",
         }
     }
 
@@ -43,10 +56,26 @@ impl Request {
             serde_json::from_str(line).map_err(|error| format!("this is no request: {error}"))?;
         let wanted = value["do"].as_str().unwrap_or_default();
         let known = Self::ALL.into_iter().find(|request| request.name() == wanted);
-        known.ok_or_else(|| {
-            let all = Self::ALL.map(Self::name).join(", ");
-            format!("{wanted:?} is no request: \"do\" is one of {all}")
-        })
+        match known {
+            Some(Request::Retry { .. }) => match &value["output"] {
+                Value::Null => Ok(Request::Retry { output: None }),
+                Value::String(name) => Ok(Request::Retry { output: Some(name.clone()) }),
+                other => Err(format!("\"output\" is the name of an output, and not {other}")),
+            },
+            Some(request) => Ok(request),
+            None => {
+                let all = Self::ALL.each_ref().map(Self::name).join(", ");
+                Err(format!("{wanted:?} is no request: \"do\" is one of {all}"))
+            }
+        }
+    }
+
+    fn line(&self) -> Value {
+        let mut line = json!({ "do": self.name() });
+        if let Request::Retry { output: Some(output) } = self {
+            line["output"] = output.as_str().into();
+        }
+        line
     }
 }
 
@@ -83,11 +112,11 @@ pub enum ControlError {
 ///
 /// # Errors
 /// [`ControlError`].
-pub fn ask(path: &Path, request: Request) -> Result<Value, ControlError> {
+pub fn ask(path: &Path, request: &Request) -> Result<Value, ControlError> {
     let mut stream = UnixStream::connect(path)
         .map_err(|source| ControlError::Nobody { path: path.to_owned(), source })?;
     let lost = |source| ControlError::NoAnswer { path: path.to_owned(), source };
-    writeln!(stream, "{}", json!({ "do": request.name() })).map_err(lost)?;
+    writeln!(stream, "{}", request.line()).map_err(lost)?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).map_err(lost)?;
     if line.is_empty() {

@@ -25,6 +25,8 @@ pub(crate) enum Failure {
     Loss(String),
     /// The machine does not allow it, or not for this user.
     Forbidden(String),
+    /// A sidecar is not ready.
+    NotReady(String),
     Timeout(String),
     /// SIGINT or SIGTERM: its number.
     Signal(i32),
@@ -69,6 +71,7 @@ impl Failure {
             Failure::Damaged(text) => (4, text),
             Failure::Loss(text) => (5, text),
             Failure::Forbidden(text) => (6, text),
+            Failure::NotReady(text) => (7, text),
             Failure::Timeout(text) => (124, text),
             Failure::Signal(number) => (128 + (number & 0x7f) as u8, String::new()),
             Failure::Reported(code) => (code, String::new()),

@@ -22,7 +22,7 @@ fn every_subcommand_has_a_page_that_man_shows_without_a_warning() {
     assert!(all.len() > 15, "{all:?}");
     let mut pages = vec!["perfring".to_owned()];
     pages.extend(all.iter().filter(|name| *name != "help").map(|name| format!("perfring-{name}")));
-    let asked = ["status", "reload", "snapshot", "drain"];
+    let asked = ["status", "reload", "retry", "snapshot", "drain"];
     pages.extend(asked.map(|what| format!("perfring-sidecar-{what}")));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), pages.len());
     let man = has_man();

@@ -72,7 +72,7 @@ impl Run {
         let said = File::options().append(true).create(true).open(self.path("said")).unwrap();
         command.stdout(Stdio::piped()).stderr(Stdio::from(said));
         let live = Live::of(command);
-        until("it answers", || self.ask("status", &[]).code() == 0);
+        until("it answers", || [0, NOT_READY].contains(&self.ask("status", &[]).code()));
         live
     }
 
@@ -88,8 +88,11 @@ impl Run {
     /// Returns the status over the socket.
     fn status(&self) -> Value {
         let done = self.ask("status", &["--json"]);
-        assert_eq!(done.code(), 0, "{}", done.err());
-        json_lines(&done.out()).remove(0)
+        let status = json_lines(&done.out()).remove(0);
+        let is_ready = status["ready"] == true;
+        assert_eq!(done.code(), if is_ready { 0 } else { NOT_READY }, "{}", done.err());
+        assert_eq!(done.err().starts_with("perfring: not ready: "), !is_ready, "{}", done.err());
+        status
     }
 
     /// Returns the status code and the body of a page of the endpoint.
@@ -110,6 +113,9 @@ fn get(mut stream: impl Read + Write, path: &str, header: &str) -> (u16, String)
 fn ended(mut live: Live) -> i32 {
     live.child.wait().unwrap().code().unwrap_or(-1)
 }
+
+/// The code with which `perfring sidecar status` ends if the sidecar is not ready.
+const NOT_READY: i32 = 7;
 
 /// A required output that cannot deliver anything.
 const DEAD: &str = "[[output]]\ntype = \"otlp\"\nname = \"dead\"\n\
@@ -178,7 +184,9 @@ fn readyz_says_which_output_does_not_deliver_until_it_does() {
     assert_eq!(status["ready"], false);
     assert!(status["not_ready"][0].as_str().unwrap().starts_with("dead: what was read "));
     let done = run.ask("status", &[]);
-    assert!(done.out().starts_with("not ready:\n  dead: what was read "), "{}", done.out());
+    assert!(done.out().starts_with("not ready\n1 ring"), "{}", done.out());
+    assert_eq!(done.code(), NOT_READY);
+    assert!(done.err().starts_with("perfring: not ready: dead: what was read "), "{}", done.err());
     run.configure(health);
     assert_eq!(run.ask("reload", &[]).code(), 0);
     until("it is ready again", || run.get("/readyz", "").0 == 200);
@@ -864,4 +872,42 @@ fn while_all_is_refused_for_good_it_is_not_ready_and_dead_letters_are_beside_the
         last.contains("level=warn") && last.contains("records were refused for good"),
         "{last}"
     );
+}
+
+#[cfg(feature = "otlp")]
+#[test]
+fn retry_ends_the_pauses_of_all_outputs_or_of_one() {
+    let (run, server) = (Run::new(), Server::start());
+    let mut producer = run.ring("one", Policy::Drop);
+    // The receiver asks for a pause that is longer than this test.
+    server.got.lock().unwrap().otherwise = Some(Reply::Status(503, "Retry-After: 600\r\n"));
+    let endpoint = server.endpoint();
+    run.configure(&format!(
+        "[[output]]\ntype = \"otlp\"\nname = \"collector\"\nendpoint = {endpoint:?}\nbatch_delay = \"0s\"\n"
+    ));
+    let live = run.start(&[]);
+    let retry = |args: &[&str]| {
+        let done = run.ask("retry", args);
+        assert_eq!(done.code(), 0, "{}", done.err());
+        (done.out(), done.err())
+    };
+    let none = "perfring: no output waited before its next attempt\n";
+    assert_eq!(retry(&[]), (String::new(), none.to_owned()));
+    producer.publish(b"a record").unwrap();
+    let asked = || server.got.lock().unwrap().asked.len();
+    until("it waits", || retry(&["out"]).0.is_empty() && asked() == 1);
+    until("it has tried again", || {
+        let before = asked();
+        let said = retry(&["collector"]).0;
+        until("it tries", || said.is_empty() || asked() > before);
+        said == "collector tries again\n"
+    });
+    run.ask("retry", &["no"])
+        .refuses(1, "no output is called \"no\": the outputs are out, collector");
+    server.got.lock().unwrap().otherwise = None;
+    until("it waits again", || retry(&["--json"]).0.contains("\"retried\":[\"collector\"]"));
+    until("all is delivered", || run.status()["settled"] == true);
+    assert!(!server.got.lock().unwrap().logs.is_empty());
+    live.signal(Signal::SIGTERM);
+    assert_eq!(ended(live), 0, "{}", run.said());
 }

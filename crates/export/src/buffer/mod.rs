@@ -222,6 +222,11 @@ impl Output for Buffered {
         self.inner.leaves_out();
     }
 
+    fn retry(&mut self) -> bool {
+        let inner = self.inner.retry();
+        self.spool.retry() || inner
+    }
+
     fn unsettled(&mut self) -> Option<u64> {
         self.spool.unsettled()
     }

@@ -280,6 +280,11 @@ impl Spool {
         self.writer.as_mut().map_or(Ok(()), |(writer, _)| writer.flush())
     }
 
+    /// Ends the pause before the next attempt to write. Returns whether there was one.
+    pub(super) fn retry(&mut self) -> bool {
+        self.writer.as_mut().is_some_and(|(writer, _)| writer.retry())
+    }
+
     /// Returns the number of the oldest event that is not in a file.
     pub(super) fn unsettled(&mut self) -> Option<u64> {
         self.writer.as_mut()?.0.unsettled()

@@ -12,9 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// The end of a message about what is not kept.
-pub(crate) const NOT_KEPT: &str = "; not kept: `dead_letters` names no file";
-
 /// The key `dead_letters`: where an output keeps what its receiver refuses for good.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeadLetterFile {
@@ -107,13 +104,14 @@ impl DeadLetters {
         Ok(Some(DeadLetters { path, mode, max_bytes, turn: Mutex::default() }))
     }
 
-    /// Appends a letter, to the disk; returns the end of a message, which says where it is.
+    /// Appends a letter to a file, if there is one; returns the end of a message, which says where it is.
     ///
     /// # Errors
     /// A message: it cannot be written now.
-    pub(crate) fn place(&self, letter: &Letter<'_>) -> Result<String, String> {
-        let path = self.path.display();
-        match self.keep(letter) {
+    pub(crate) fn place(to: Option<&Self>, letter: &Letter<'_>) -> Result<String, String> {
+        let Some(to) = to else { return Ok("; not kept: `dead_letters` names no file".to_owned()) };
+        let path = to.path.display();
+        match to.keep(letter) {
             Ok(Kept::Yes) => Ok(format!("; kept in {path}")),
             Ok(Kept::Full) => Ok(format!("; not kept, as {path} is full")),
             Err(error) => Err(format!(

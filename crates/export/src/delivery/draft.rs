@@ -200,10 +200,15 @@ impl Draft {
         Ok(false)
     }
 
+    /// Ends the pause before its next attempt to write. Returns whether there was one.
+    pub(crate) fn retry(&mut self) -> bool {
+        self.tries.retry()
+    }
+
     /// Writes everything, for as long as there is time.
     pub(crate) fn flush_until(&mut self, deadline: Instant) -> Result<(), OutputError> {
         let whole = Tries::until(deadline, || {
-            self.tries.hurry();
+            self.tries.retry();
             self.flush()
         })?;
         if whole {

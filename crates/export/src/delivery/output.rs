@@ -121,6 +121,11 @@ pub trait Output {
     /// of undelivered records, whichever ring that is. Does nothing where that changes nothing.
     fn hurry(&mut self) {}
 
+    /// Ends the pause before its next attempt, as someone knows that what failed is mended. Returns whether there was one.
+    fn retry(&mut self) -> bool {
+        false
+    }
+
     /// From now on it may not be given all records of a ring: what it is not given is reported to it
     /// as lost some time later. So a record that it was given does not say that it has had, or was
     /// told of, all before that.

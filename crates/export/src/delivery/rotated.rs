@@ -191,6 +191,11 @@ impl Output for Rotated {
         }
     }
 
+    fn retry(&mut self) -> bool {
+        let output = self.output.as_mut().is_some_and(|output| output.retry());
+        self.tries.retry() || output
+    }
+
     fn unsettled(&mut self) -> Option<u64> {
         self.output.as_mut()?.unsettled()
     }
@@ -331,7 +336,7 @@ mod tests {
             "{trouble}"
         );
         fs::remove_file(dir.path().join("full")).unwrap();
-        rotated.tries.hurry();
+        rotated.tries.retry();
         assert_eq!(rotated.take(&event).unwrap(), Took::Yes);
         assert_eq!(rotated.figures().trouble, None);
     }

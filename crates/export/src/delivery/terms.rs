@@ -64,6 +64,36 @@ impl OwnTerms {
     }
 }
 
+/// Options of an output that have what all outputs have in common.
+pub(crate) trait HasTerms: Clone {
+    /// Returns the same with these terms.
+    fn with(&self, terms: Terms) -> Self;
+}
+
+macro_rules! have_terms {
+    ($($(#[$if:meta])* $options:path;)*) => {$(
+        $(#[$if])*
+        impl HasTerms for $options {
+            fn with(&self, terms: Terms) -> Self {
+                Self { terms, ..self.clone() }
+            }
+        }
+    )*};
+}
+
+macro_rules! have_no_terms {
+    ($($(#[$if:meta])* $options:path;)*) => {$(
+        $(#[$if])*
+        impl HasTerms for $options {
+            fn with(&self, _: Terms) -> Self {
+                self.clone()
+            }
+        }
+    )*};
+}
+
+pub(crate) use {have_no_terms, have_terms};
+
 /// Mode bits of a file that is created, regardless of the umask. Users that may read it may also enter a directory of such
 /// files: 0640 makes directories of 0750.
 ///

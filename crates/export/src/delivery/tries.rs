@@ -42,9 +42,9 @@ impl Tries {
         !std::mem::take(&mut self.pause).is_zero()
     }
 
-    /// Ends the pause.
-    pub(crate) fn hurry(&mut self) {
-        self.next = None;
+    /// Ends the pause. Returns whether there was one.
+    pub(crate) fn retry(&mut self) -> bool {
+        self.next.take().is_some_and(|next| Instant::now() < next)
     }
 
     /// Repeats until it is done, or the deadline has come. Returns whether it is done.

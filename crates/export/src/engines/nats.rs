@@ -289,6 +289,10 @@ impl Output for Nats {
         }
     }
 
+    fn retry(&mut self) -> bool {
+        self.shared.retry()
+    }
+
     fn unsettled(&mut self) -> Option<u64> {
         let left = self.left();
         let held = self.batches.as_ref().and_then(Batches::oldest);

@@ -2,18 +2,20 @@
 
 mod field;
 mod metadata;
+mod options;
+
+pub use options::CtfOptions;
 
 use crate::delivery::draft::{directory, waits};
 use crate::delivery::output::{Figures, Output, OutputError, Took};
 use crate::delivery::replace::replace;
-use crate::delivery::terms::{FileMode, Terms};
+use crate::delivery::terms::FileMode;
 use crate::delivery::tries::Tries;
 use crate::model::event::{Event, Loss, Origin, Rec, What};
 use crate::model::mangle::identifier;
 use crate::model::timeline::Timeline;
 use metadata::{LOST, Metadata, OTHER, Shown};
 use perfring_types::read::Value;
-use serde::Deserialize;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -28,28 +30,6 @@ const WAITING: usize = 16 << 20;
 const MAGIC: u32 = 0xc1fc_1fc1;
 /// Bytes of a packet up to its length, which is in bits.
 const PACKET_HEAD: usize = 56;
-
-/// Options of a [`Ctf`].
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CtfOptions {
-    /// The directory of the trace.
-    pub path: PathBuf,
-    /// Whether an existing trace of perfring's may be overwritten. Default no.
-    #[serde(default)]
-    pub overwrite: bool,
-    /// What it has in common with other outputs.
-    #[serde(skip)]
-    pub terms: Terms,
-}
-
-impl CtfOptions {
-    /// Creates options with all defaults.
-    #[must_use]
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        CtfOptions { path: path.into(), overwrite: false, terms: Terms::default() }
-    }
-}
 
 /// Writes a CTF 1.8 trace.
 ///
@@ -415,13 +395,17 @@ impl Output for Ctf {
         Ok(())
     }
 
+    fn retry(&mut self) -> bool {
+        self.tries.retry()
+    }
+
     fn unsettled(&mut self) -> Option<u64> {
         self.unflushed
     }
 
     fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
         let whole = Tries::until(deadline, || {
-            self.tries.hurry();
+            self.tries.retry();
             self.flush().map(|()| !self.tries.is_failing())
         })?;
         let why = self.figures.trouble.clone().unwrap_or_default();

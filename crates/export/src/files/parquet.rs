@@ -397,6 +397,12 @@ impl Output for Parquet {
         self.end().map(|_| ()) // row groups of a few rows are useless
     }
 
+    fn retry(&mut self) -> bool {
+        let open = self.slots.iter_mut().filter_map(|slot| Some(slot.table.as_mut()?.draft()));
+        let all = open.chain(self.ending.iter_mut().map(|ending| &mut ending.draft));
+        all.fold(false, |waited, draft| draft.retry() || waited)
+    }
+
     fn unsettled(&mut self) -> Option<u64> {
         let ending = self.ending.iter().filter_map(|ending| ending.oldest);
         let slots = self.slots.iter().flat_map(|slot| [slot.oldest, slot.early_oldest]).flatten();

@@ -294,6 +294,10 @@ impl Output for PerfData {
         self.draft.flush().map(|_| ())
     }
 
+    fn retry(&mut self) -> bool {
+        self.draft.retry()
+    }
+
     fn unsettled(&mut self) -> Option<u64> {
         self.oldest
     }

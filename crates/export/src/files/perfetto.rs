@@ -358,6 +358,10 @@ impl Output for Perfetto {
         Ok(())
     }
 
+    fn retry(&mut self) -> bool {
+        self.draft.retry()
+    }
+
     fn unsettled(&mut self) -> Option<u64> {
         self.unflushed
     }

@@ -96,7 +96,7 @@ fn ten_seconds() -> Duration {
     Duration::from_secs(10)
 }
 
-/// `[control]`: a socket for `perfring sidecar status`, `reload`, `snapshot` and `drain`.
+/// `[control]`: a socket for `perfring sidecar status`, `reload`, `retry`, `snapshot` and `drain`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Control {

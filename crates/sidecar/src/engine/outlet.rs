@@ -376,6 +376,11 @@ impl Outlet {
         }
     }
 
+    /// Ends the pause before the output's next attempt. Returns whether there was one.
+    pub(super) fn retry(&mut self) -> bool {
+        self.failed.is_none() && !self.closed && self.output.retry()
+    }
+
     /// Moves its places on to what it has delivered; `coming` is the number of the next event.
     pub(super) fn settle(&mut self, coming: u64, moved: &mut Vec<RingId>) {
         if !self.places.is_settled() {

@@ -19,6 +19,15 @@ pub(crate) struct Waiting<'a> {
 }
 
 impl Engine {
+    /// Ends the pauses of all outputs, or of the one with this name, before their next attempts. Returns the names of those that
+    /// paused.
+    pub(crate) fn retry(&mut self, output: Option<&str>) -> Vec<String> {
+        let all = self.outlets.iter_mut();
+        let all = all.filter(|outlet| output.is_none_or(|name| outlet.name == name));
+        let paused = all.filter_map(|outlet| outlet.retry().then(|| outlet.name.clone()));
+        paused.collect()
+    }
+
     /// Returns the required outputs that lack something, and for how long: to be called from time to
     /// time.
     pub(crate) fn waiting(&mut self, now: Instant) -> Vec<Waiting<'_>> {

@@ -17,7 +17,7 @@ impl Sidecar {
         say: &mut Say<'_>,
     ) {
         while let Some(asked) = self.service.next_request() {
-            match (asked.request, &mut reload) {
+            match (asked.request.clone(), &mut reload) {
                 (Request::Status, _) => {
                     asked.done(json!({ "status": self.status(), "line": self.line() }));
                 }
@@ -25,6 +25,10 @@ impl Sidecar {
                     signals.stop(SIGTERM);
                     self.service.draining.push(asked); // answered at the end
                 }
+                (Request::Retry { output }, _) => match self.retry(output.as_deref()) {
+                    Ok(retried) => asked.done(json!({ "retried": retried })),
+                    Err(sentence) => asked.refuse(&sentence),
+                },
                 (_, None) => asked.refuse("it is ending"),
                 (Request::Reload, Some(reload)) => match self.reload(reload(), say) {
                     Ok(()) => asked.done(json!({})),
@@ -39,6 +43,20 @@ impl Sidecar {
                 },
             }
         }
+    }
+
+    /// Ends the pauses of all outputs, and of inputs, or those of one output. Returns the outputs that paused.
+    fn retry(&mut self, output: Option<&str>) -> Result<Vec<String>, String> {
+        match output {
+            None => self.inputs.retry(),
+            Some(name) if self.engine.outputs().any(|output| output.name == name) => {}
+            Some(name) => {
+                let all: Vec<&str> = self.engine.outputs().map(|output| output.name).collect();
+                let all = all.join(", ");
+                return Err(format!("no output is called {name:?}: the outputs are {all}"));
+            }
+        }
+        Ok(self.engine.retry(output))
     }
 
     /// Keeps what overwrite rings hold, by each rule, as it is asked to. Returns the files.

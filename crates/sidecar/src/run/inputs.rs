@@ -122,6 +122,11 @@ impl Inputs {
         Ok(())
     }
 
+    /// Tries again, at the next poll, what could not be attached to.
+    pub(super) fn retry(&mut self) {
+        self.again = None;
+    }
+
     pub(crate) fn remove(&mut self, input: &Input) {
         self.dirs.retain(|dir| dir.input != *input);
         self.singles.retain(|single| single.input != *input);

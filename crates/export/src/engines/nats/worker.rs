@@ -10,9 +10,10 @@ use super::link::{Link, deepest};
 use super::message::{Entry, decimal};
 use super::options::Options;
 use super::read_back::read_back;
-use super::reported::Shared;
+use super::reported::{Pause, Shared};
 use super::stream::find;
-use crate::delivery::dead_letters::{DeadLetters, Letter, NOT_KEPT};
+use crate::delivery::dead_letters::{DeadLetters, Letter};
+use crate::delivery::jitter::jittered;
 use crate::delivery::refusals::Refused;
 use crate::model::duration::later;
 use async_nats::jetstream::ErrorCode;
@@ -122,9 +123,9 @@ impl Worker {
                 self.trouble(sentence);
                 self.shared.reported().retries += 1;
                 // What was taken meanwhile waits in the channel, limited by the window.
-                let pause = self.next_pause();
+                let (pause, shared) = (self.next_pause(), Arc::clone(&self.shared));
                 tokio::select! {
-                    () = sleep(pause) => false,
+                    () = shared.end_of(Some(pause)) => false,
                     is_over = self.idle_end() => is_over,
                 }
             }
@@ -145,10 +146,10 @@ impl Worker {
         std::future::pending().await
     }
 
-    fn next_pause(&mut self) -> Duration {
+    fn next_pause(&mut self) -> Pause {
         let pause = self.pause;
         self.pause = self.options.terms.pause_after(pause, PAUSE);
-        crate::delivery::jitter::jittered(pause)
+        self.shared.begin_pause(jittered(pause))
     }
 
     fn trouble(&self, sentence: String) {
@@ -191,7 +192,7 @@ impl Worker {
         // The server has refused a message: nothing more is sent until all are answered and a pause
         // is over, and then one message as a test.
         let mut refused = false;
-        let mut resume: Option<Instant> = None;
+        let mut resume: Option<Pause> = None;
         let mut limit = self.options.window;
         loop {
             while let Ok(entries) = self.from.try_recv() {
@@ -207,7 +208,7 @@ impl Worker {
             }
             if refused && self.flight.in_flight == 0 {
                 refused = false;
-                resume = Some(later(Instant::now(), self.next_pause()));
+                resume = Some(self.next_pause());
             }
             let may_send = !refused && resume.is_none() && self.flight.in_flight < limit;
             if may_send && self.flight.next_waiting().is_some() {
@@ -241,7 +242,7 @@ impl Worker {
                 () = sleep_until(later(heard, patience).into()), if awaiting => {
                     return End::Trouble(silent(link, patience));
                 }
-                () = sleep_until(resume.unwrap_or(heard).into()), if resume.is_some() => {
+                () = self.shared.end_of(resume) => {
                     resume = None;
                     limit = 1;
                     self.flight.rewind();
@@ -384,20 +385,16 @@ impl Worker {
                 ));
             }
             let mut what = format!("{} of {size} bytes: {why}", entry.id());
-            if let Some(letters) = &self.letters {
-                let letter = Letter {
-                    output: &self.name,
-                    signal: &entry.head.subject,
-                    cause: TOO_LARGE,
-                    reason: why,
-                    items: 1,
-                    refused: 1,
-                    request: &entry.payload,
-                };
-                what += &letters.place(&letter)?;
-            } else {
-                what += NOT_KEPT;
-            }
+            let letter = Letter {
+                output: &self.name,
+                signal: &entry.head.subject,
+                cause: TOO_LARGE,
+                reason: why,
+                items: 1,
+                refused: 1,
+                request: &entry.payload,
+            };
+            what += &DeadLetters::place(self.letters.as_ref(), &letter)?;
             let mut reported = self.shared.reported();
             reported.refused += entry.records();
             let why = format!("{} refused for good, the last: {what}", reported.refused);

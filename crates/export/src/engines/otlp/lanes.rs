@@ -39,6 +39,9 @@ struct State {
     closing: Option<Instant>,
     /// Whether threads end now.
     stop: bool,
+    /// Threads that pause, and how often pauses were ended from outside.
+    pausing: usize,
+    ended_pauses: u64,
 }
 
 #[derive(Debug, Default)]
@@ -226,9 +229,17 @@ impl Lanes {
         }
     }
 
+    /// Ends all pauses. Returns whether there was one.
+    pub(super) fn retry(&self) -> bool {
+        let mut state = self.lock();
+        state.ended_pauses += 1;
+        self.changed.notify_all();
+        state.pausing > 0
+    }
+
     /// Waits before the next attempt; returns `false` if there is to be none. When closing begins,
     /// a pause that the receiver did not ask for ends at once, one time; and so does a pause once
-    /// `other` says that the secrets are other ones.
+    /// `other` says that the secrets are other ones. [`Lanes::retry`] ends any pause.
     pub(super) fn pause(
         &self,
         wait: Duration,
@@ -236,11 +247,28 @@ impl Lanes {
         closing: &mut bool,
         other: impl Fn() -> bool,
     ) -> bool {
+        self.lock().pausing += 1;
+        let goes_on = self.paused(wait, asked, closing, other);
+        self.lock().pausing -= 1;
+        goes_on
+    }
+
+    fn paused(
+        &self,
+        wait: Duration,
+        asked: bool,
+        closing: &mut bool,
+        other: impl Fn() -> bool,
+    ) -> bool {
         let until = later(Instant::now(), wait);
+        let ended = self.lock().ended_pauses;
         loop {
             let mut state = self.lock();
             if state.stop {
                 return false;
+            }
+            if state.ended_pauses != ended {
+                return true;
             }
             if state.closing.is_some() && !std::mem::replace(closing, true) && !asked {
                 return true;

@@ -102,6 +102,10 @@ impl Output for Otlp {
         self.send();
     }
 
+    fn retry(&mut self) -> bool {
+        self.lanes.retry()
+    }
+
     fn unsettled(&mut self) -> Option<u64> {
         let oldest = self.mapper.oldest().into_iter().chain(self.lanes.oldest()).min();
         oldest.filter(|seq| *seq != u64::MAX) // what holds nothing back

@@ -5,7 +5,7 @@ use super::batch::Batch;
 use super::client::Client;
 use super::lanes::{Lanes, Outcome};
 use super::split::halves;
-use crate::delivery::dead_letters::{DeadLetters, Letter, NOT_KEPT};
+use crate::delivery::dead_letters::{DeadLetters, Letter};
 use crate::delivery::jitter::jittered;
 use crate::delivery::terms::Terms;
 use std::sync::Arc;
@@ -131,13 +131,12 @@ impl<'a> Post<'a> {
         (refused, items): (u64, u64),
         request: &[u8],
     ) -> Option<String> {
-        let Some(letters) = self.lanes.letters() else { return Some(NOT_KEPT.to_owned()) };
         let signal = self.client.lane().name();
         let output = self.lanes.name();
         let letter = Letter { output, signal, cause, reason, items, refused, request };
         self.pause.next = PAUSE;
         loop {
-            match letters.place(&letter) {
+            match DeadLetters::place(self.lanes.letters(), &letter) {
                 Ok(place) => return Some(place),
                 Err(why) => self.wait(None, why)?,
             }

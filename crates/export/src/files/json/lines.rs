@@ -208,13 +208,17 @@ impl Output for JsonLines {
         kept.or_else(|error| self.failed(&error))
     }
 
+    fn retry(&mut self) -> bool {
+        self.tries.retry()
+    }
+
     fn unsettled(&mut self) -> Option<u64> {
         self.pieces.front().map(|piece| piece.seq)
     }
 
     fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
         loop {
-            self.tries.hurry();
+            self.tries.retry();
             self.write()?;
             if self.pieces.is_empty() {
                 match &mut self.to {

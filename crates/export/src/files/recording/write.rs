@@ -401,6 +401,10 @@ impl Output for Recording {
         Ok(())
     }
 
+    fn retry(&mut self) -> bool {
+        self.tries.retry()
+    }
+
     fn unsettled(&mut self) -> Option<u64> {
         self.oldest
     }
@@ -414,7 +418,7 @@ impl Output for Recording {
         frame::put_end(&mut self.block, &self.totals, wall_now());
         self.noted.iter_mut().for_each(Noted::list_all);
         let written = Tries::until(deadline, || {
-            self.tries.hurry();
+            self.tries.retry();
             self.write_block(true)
         })?;
         let synced = match &self.out {

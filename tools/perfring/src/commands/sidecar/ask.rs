@@ -1,4 +1,4 @@
-//! `perfring sidecar status`, `reload`, `snapshot` and `drain`: asks a running sidecar.
+//! `perfring sidecar status`, `reload`, `retry`, `snapshot` and `drain`: asks a running sidecar.
 
 use crate::failure::{Failure, summary};
 use crate::output::figures_format::FiguresFormat;
@@ -12,14 +12,24 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Ask {
-    /// Show the figures of a running sidecar, and whether it is ready
+    /// Show the figures of a running sidecar; ends with code 7 and the reasons on stderr if it is not ready
     Status(AskArgs),
     /// Let a running sidecar read its configuration again; fails if it refuses that
     Reload(AskArgs),
+    /// Let the outputs of a running sidecar that wait before their next attempt try again now
+    Retry(RetryArgs),
     /// Let a running sidecar keep what overwrite rings hold, as its [[snapshot]] tables say
     Snapshot(AskArgs),
     /// Let a running sidecar deliver what the rings hold, and end; fails if something is left
     Drain(AskArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RetryArgs {
+    /// The name of one output; by default all outputs and inputs try again
+    output: Option<String>,
+    #[command(flatten)]
+    ask: AskArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -56,13 +66,14 @@ pub(crate) fn run(asked: &Ask) -> Result<(), Failure> {
         Ask::Reload(args) => (Request::Reload, args),
         Ask::Snapshot(args) => (Request::Snapshot, args),
         Ask::Drain(args) => (Request::Drain, args),
+        Ask::Retry(args) => (Request::Retry { output: args.output.clone() }, &args.ask),
     };
-    let answer = ask(&args.path()?, request)?;
+    let answer = ask(&args.path()?, &request)?;
     let mut out = LineWriter::new(Stream::stdout());
     let said = if args.format.is_json() {
         line(&mut out, if request == Request::Status { &answer["status"] } else { &answer })
     } else {
-        lines(request, &answer).iter().try_for_each(|line| writeln!(out, "{line}"))
+        lines(&request, &answer).iter().try_for_each(|line| writeln!(out, "{line}"))
     };
     said.map_err(Failure::output)?;
     match (request, answer["left"].as_array().map_or(0, Vec::len)) {
@@ -70,21 +81,29 @@ pub(crate) fn run(asked: &Ask) -> Result<(), Failure> {
             "not all was delivered in time: the rest stays in the rings for the next sidecar"
                 .to_owned(),
         )),
+        (Request::Status, _) => match texts(&answer["status"]["not_ready"]) {
+            reasons if reasons.is_empty() => Ok(()),
+            reasons => Err(Failure::NotReady(format!("not ready: {}", reasons.join("; ")))),
+        },
         _ => Ok(()),
     }
 }
 
+/// Returns the texts of a list.
+fn texts(list: &Value) -> Vec<String> {
+    let all = list.as_array().into_iter().flatten().filter_map(Value::as_str);
+    all.map(str::to_owned).collect()
+}
+
 /// Formats an answer for people.
-fn lines(request: Request, answer: &Value) -> Vec<String> {
+fn lines(request: &Request, answer: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let all = |value: &Value| value.as_array().cloned().unwrap_or_default();
     match request {
         Request::Status => {
-            let reasons = all(&answer["status"]["not_ready"]);
-            let is_ready = if reasons.is_empty() { "ready" } else { "not ready:" };
-            let reasons = reasons.iter().map(|reason| format!("  {}", text(reason)));
-            let first = std::iter::once(is_ready.to_owned()).chain(reasons);
-            first.chain([text(&answer["line"])]).collect()
+            let is_ready = answer["status"]["ready"] == true;
+            let is_ready = if is_ready { "ready" } else { "not ready" };
+            vec![is_ready.to_owned(), text(&answer["line"])]
         }
         Request::Reload => {
             summary("the configuration was reloaded");
@@ -95,6 +114,13 @@ fn lines(request: Request, answer: &Value) -> Vec<String> {
             .map(|file| format!("{}: {} records", text(&file["path"]), file["records"]))
             .collect(),
         Request::Drain => vec![text(&answer["said"])],
+        Request::Retry { .. } => {
+            let retried = texts(&answer["retried"]);
+            if retried.is_empty() {
+                summary("no output waited before its next attempt");
+            }
+            retried.iter().map(|output| format!("{output} tries again")).collect()
+        }
     }
 }
 

@@ -35,7 +35,7 @@ const SIGTERM: i32 = 15;
 /// reloads the configuration: a changed output goes on where it stopped, also a stuck one. SIGUSR1
 /// writes the status, SIGUSR2 keeps what overwrite rings hold. With --control, or [control] in the
 /// configuration, `perfring sidecar status`, `reload`, `snapshot` and `drain` do the same, and say
-/// what came of it.
+/// what came of it; `retry` lets outputs that wait before their next attempt try again now.
 ///
 /// Example: perfring sidecar /dev/shm/rings --output json:- --output otlp:http://localhost:4318
 #[derive(Debug, clap::Args)]
@@ -73,7 +73,7 @@ pub(crate) struct Args {
     /// 10s, unless the configuration has another time
     #[arg(long, value_name = "TIME", value_parser = perfring_sidecar::config::duration)]
     drain: Option<std::time::Duration>,
-    /// Listen for `perfring sidecar status`, `reload`, `snapshot` and `drain` at this socket, or at
+    /// Listen for `perfring sidecar status`, `reload`, `retry`, `snapshot` and `drain` at this socket, or at
     /// control.sock in $RUNTIME_DIRECTORY, for root in /run/perfring-sidecar, else in
     /// $XDG_RUNTIME_DIR/perfring-sidecar
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]
