@@ -4,7 +4,7 @@ use crate::numbered::{offer, origin};
 use perfring_export::recording::{self, Reader, Recording};
 use perfring_export::{
     Ctf, CtfOptions, Event, Output, PerfData, PerfDataOptions, Perfetto, PerfettoOptions, Took,
-    What,
+    What, json,
 };
 use perfring_testkit::wait::{Watchdog, deadline};
 use std::fs;
@@ -57,6 +57,19 @@ fn fill(disk: &Path, output: &mut dyn Output) -> u64 {
     let trouble = output.figures().trouble.unwrap();
     assert!(trouble.contains("No space left on device") && trouble.contains("free some space"));
     assert!(output.unsettled().is_some_and(|seq| seq <= 1 + n), "{:?}", output.unsettled());
+    // A pause ends when someone asks for that.
+    let dog = Watchdog::default();
+    for _ in 0..10 {
+        while !output.retry() {
+            dog.check("the output waits");
+            offer(output, &origin, 2 + n, n);
+            output.flush().unwrap();
+        }
+        let before = output.figures().retries;
+        offer(output, &origin, 2 + n, n);
+        output.flush().unwrap();
+        assert!(output.figures().retries > before, "it tried again");
+    }
     // At the deadline it says so, and goes on afterwards.
     fs::remove_file(&filler).unwrap();
     let more = Command::new("mount").args(["-o", "remount,size=64m"]).arg(disk).status().unwrap();
@@ -97,9 +110,13 @@ fn a_recording_waits_for_room_and_has_each_record_once() {
 }
 
 #[test]
-fn perfetto_ctf_and_perf_data_wait_for_room() {
+fn json_perfetto_ctf_and_perf_data_wait_for_room() {
     type Open = fn(&Path) -> Box<dyn Output>;
-    let outputs: [(&str, Open); 3] = [
+    let outputs: [(&str, Open); 4] = [
+        ("events.jsonl", |path| {
+            let options = json::Options { path: path.to_owned(), ..json::Options::default() };
+            Box::new(json::JsonLines::open("out", &options).unwrap())
+        }),
         ("trace.pftrace", |path| {
             let options = PerfettoOptions::new(path);
             Box::new(Perfetto::open("out", &options).unwrap())

@@ -16,5 +16,6 @@ mod perf_data;
 mod perfetto;
 mod prometheus;
 mod recording;
+mod retry;
 mod rotation;
 mod steps;
