@@ -53,7 +53,7 @@ pub use files::parquet::{Parquet, ParquetOptions, Timestamps};
 pub use files::perf_data::{PerfData, PerfDataOptions};
 pub use files::perfetto::{Perfetto, PerfettoOptions};
 pub use files::{json, recording};
-pub use model::duration::{duration, later, read_duration, read_some_duration};
+pub use model::duration::{later, read_duration, read_size, read_some_duration};
 pub use model::event::{Event, Key, Loss, LossCause, Origin, Rec, Totals, What, sum_of};
 pub use model::figures;
 pub use model::rule_name::RuleName;

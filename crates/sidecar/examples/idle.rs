@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let rings: usize = args.next().map_or(Ok(1000), |text| text.parse())?;
     let mut config = Config::default();
     if let Some(delay) = args.next() {
-        config.settings.delay = perfring_sidecar::config::duration(&delay)?;
+        config.settings.delay = perfring_sidecar::config::parse_duration(&delay)?;
     }
     let dir = tempfile::tempdir_in("/dev/shm")?;
     perfring_sidecar::raise_limits();

@@ -11,7 +11,7 @@ mod table;
 
 pub use input::{From, Input, InputSource, Mode, Trusted};
 pub use kinds::{Delivery, OutputConfig};
-pub use perfring_export::duration;
+pub use perfring_types::read::parse_duration;
 pub(crate) use service::REASONS;
 pub use service::{Control, Health, Own};
 pub use table::ConfigError;

@@ -1,6 +1,7 @@
 //! The tests of the command, in one program: each by itself would be linked with all that the command links.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue has failed")]
 
+mod amounts;
 mod cli;
 mod command;
 mod cpu;

@@ -1,6 +1,7 @@
 //! Converts Python's paths, sizes, record types and string choices.
 
 use perfring_producer::{Evict, Location, Policy, RecordType};
+use perfring_types::read::parse_size;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
@@ -75,7 +76,7 @@ pub(crate) fn shown(location: &Location) -> OsString {
     }
 }
 
-/// A number of bytes: an integer, or text such as `"64K"`, `"16M"`, `"1G"`.
+/// A number of bytes: an integer, or text that [`parse_size`] reads, such as `"64K"`.
 pub(crate) struct Size(pub(crate) u64);
 
 impl<'py> FromPyObject<'_, 'py> for Size {
@@ -95,18 +96,7 @@ impl<'py> FromPyObject<'_, 'py> for Size {
                 false => PyTypeError::new_err(wrong),
             });
         };
-        let (digits, shift) = match text.trim().char_indices().next_back() {
-            Some((at, 'K' | 'k')) => (&text.trim()[..at], 10),
-            Some((at, 'M' | 'm')) => (&text.trim()[..at], 20),
-            Some((at, 'G' | 'g')) => (&text.trim()[..at], 30),
-            _ => (text.trim(), 0),
-        };
-        let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
-        bytes.map(Size).ok_or_else(|| {
-            PyValueError::new_err(format!(
-                "{text:?} is no size: give bytes, or text such as \"64K\", \"16M\" or \"1G\""
-            ))
-        })
+        parse_size(text).map(Size).map_err(|wrong| PyValueError::new_err(wrong.to_string()))
     }
 }
 

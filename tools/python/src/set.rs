@@ -2,13 +2,13 @@
 
 use crate::errors;
 use crate::kind::{self, Dir, Size, choice, evict_of, policy_of};
+use crate::wait::Timeout;
 use perfring_consumer::Layout;
 use perfring_producer::{Options, Producers};
 use perfring_set::{Access, Fate, PruneRule, Pruner, SetError, SetOptions, Verdict, list};
 use pyo3::exceptions::{PyPermissionError, PyValueError};
 use pyo3::prelude::*;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// The native half of `perfring.RingSet`.
 #[pyclass(frozen, subclass, module = "perfring._native")]
@@ -133,15 +133,13 @@ impl RingSet {
     fn _prune(
         &self,
         py: Python<'_>,
-        dead_for: f64,
+        dead_for: Timeout,
         keep: usize,
         max_bytes: Option<Size>,
         flight_recorders: bool,
         plan: bool,
     ) -> PyResult<Vec<Pruned>> {
-        let dead_for = Duration::try_from_secs_f64(dead_for).map_err(|_| {
-            PyValueError::new_err(format!("dead_for is seconds from 0, not {dead_for}"))
-        })?;
+        let dead_for = dead_for.length();
         let max_bytes = max_bytes.map(|size| size.0);
         let rule = PruneRule { dead_for, keep, max_bytes, flight_recorders };
         let verdicts = py.detach(|| {

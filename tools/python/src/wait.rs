@@ -1,5 +1,6 @@
-//! Timeouts in seconds, and waits during which other threads run and Ctrl-C is answered.
+//! Timeouts, and waits during which other threads run and Ctrl-C is answered.
 
+use perfring_types::read::parse_duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 /// The longest time without a check for signals.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// How long a call may wait: seconds, or `None` for ever.
+/// How long a call may wait: seconds, a text that [`parse_duration`] reads, or `None` for ever.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeout(Option<Duration>);
 
@@ -18,6 +19,11 @@ impl Timeout {
     pub(crate) fn begin(self) -> Until {
         // A timeout that overflows is for ever.
         Until(self.0.and_then(|timeout| Instant::now().checked_add(timeout)))
+    }
+
+    /// Returns it as a duration, the longest one for ever.
+    pub(crate) fn length(self) -> Duration {
+        self.0.unwrap_or(Duration::MAX)
     }
 
     pub(crate) fn is_now(self) -> bool {
@@ -43,7 +49,16 @@ impl<'py> FromPyObject<'_, 'py> for Timeout {
         if given.is_none() {
             return Ok(Timeout::NEVER);
         }
-        let seconds: f64 = given.extract()?;
+        let seconds: f64 = match given.extract() {
+            Ok(seconds) => seconds,
+            Err(error) => {
+                let Ok(text) = given.extract::<&str>() else { return Err(error) };
+                let timeout = parse_duration(text);
+                return timeout
+                    .map(|timeout| Timeout(Some(timeout)))
+                    .map_err(|wrong| PyValueError::new_err(wrong.to_string()));
+            }
+        };
         if seconds == f64::INFINITY {
             return Ok(Timeout::NEVER);
         }
@@ -51,7 +66,7 @@ impl<'py> FromPyObject<'_, 'py> for Timeout {
             Ok(duration) => Ok(Timeout(Some(duration))),
             Err(_) if seconds > 0.0 => Ok(Timeout::NEVER), // longer than a `Duration` can be
             Err(_) => Err(PyValueError::new_err(format!(
-                "a timeout of {seconds} s is invalid: pass seconds from 0 on, or None for ever"
+                "{seconds} s is no time: pass seconds from 0 on, a text such as \"250ms\", or None for ever"
             ))),
         }
     }

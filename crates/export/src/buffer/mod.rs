@@ -14,6 +14,7 @@ mod progress;
 mod spool;
 
 use crate::delivery::output::{Figures, Output, OutputError, Own, Took};
+use crate::model::duration::read_size;
 use crate::model::event::{Event, Origin, What};
 use ends::{Ends, end_of};
 use numbers::Numbers;
@@ -38,7 +39,7 @@ pub struct BufferOptions {
     /// A directory for its files, which no other output uses. It is created if it does not exist.
     pub path: PathBuf,
     /// Bytes that it takes on the disk, at most. Default 1 GiB.
-    #[serde(default = "max_bytes")]
+    #[serde(default = "max_bytes", deserialize_with = "read_size")]
     pub max_bytes: u64,
 }
 

@@ -1,7 +1,7 @@
 //! The files of one output, one after the other: `run.perfrec`, `run.000002.perfrec` and so on.
 
 use super::replace::directory;
-use crate::model::duration::read_duration;
+use crate::model::duration::{read_duration, read_size};
 use serde::Deserialize;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -17,6 +17,7 @@ pub struct Rotation {
     /// event is still written to it. What waits in memory, as Parquet's rows do, counts as so many
     /// bytes as that became in the file before; in the first file as it is. Without it,
     /// `keep_bytes` finishes a file at an eighth of that.
+    #[serde(deserialize_with = "read_size")]
     pub max_bytes: u64,
     /// How long after its first record a file is finished; 0 for never.
     #[serde(deserialize_with = "read_duration")]
@@ -25,6 +26,7 @@ pub struct Rotation {
     pub keep: usize,
     /// Bytes that all files have together, at most: before there are more, the oldest finished ones
     /// are removed. 0 for any number.
+    #[serde(deserialize_with = "read_size")]
     pub keep_bytes: u64,
 }
 

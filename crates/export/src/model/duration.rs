@@ -1,34 +1,13 @@
-//! Durations, as `10s`, `500ms` or `1m 30s`.
+//! Times that do not overflow, and the durations and sizes of a configuration.
 
-use serde::{Deserialize, Deserializer};
+use perfring_types::read::{parse_duration, parse_size};
+use serde::Deserializer;
+use serde::de::{Error, Visitor};
+use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The longest duration that is accepted: with it, every sum of times is a time.
+/// What is added to a time, at most: 100 years.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
-
-/// Parses a duration with its unit, or several: at most 100 years.
-///
-/// ```
-/// use perfring_export::duration;
-/// use std::time::Duration;
-/// assert_eq!(duration("1m 30s"), Ok(Duration::from_secs(90)));
-/// assert!(duration("10").unwrap_err().contains("with its unit"));
-/// assert!(duration("101 years").unwrap_err().contains("too long"));
-/// ```
-///
-/// # Errors
-/// A sentence that says how it is written.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let no_unit =
-        || format!("{text:?} is no time: write it with its unit, like 250ms, 10s or 1h 30m");
-    let too_long = || format!("{text:?} is too long: the longest is 36500 days");
-    match humantime::parse_duration(text) {
-        Ok(_) if text.trim().parse::<f64>().is_ok() => Err(no_unit()),
-        Ok(duration) if duration <= LONGEST => Ok(duration),
-        Ok(_) | Err(humantime::DurationError::NumberOverflow) => Err(too_long()),
-        Err(_) => Err(no_unit()),
-    }
-}
 
 /// Returns the time so long after another, and 100 years after it at most.
 ///
@@ -51,22 +30,10 @@ pub(crate) fn bounded(duration: Duration) -> Duration {
 /// Reads a duration of a file, for serde's `deserialize_with`.
 ///
 /// # Errors
-/// As [`duration`]. A bare 0 needs no unit.
+/// As [`parse_duration`].
 pub fn read_duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Written {
-        Text(String),
-        Number(u64),
-    }
-    let text = match Written::deserialize(from)? {
-        Written::Text(text) => text,
-        Written::Number(number) => number.to_string(),
-    };
-    match &*text {
-        "0" => Ok(Duration::ZERO),
-        text => duration(text).map_err(serde::de::Error::custom),
-    }
+    let text = from.deserialize_any(Written("a duration with its unit, like \"10s\""))?;
+    parse_duration(&text).map_err(Error::custom)
 }
 
 /// Reads the value of a key that may be left out.
@@ -77,4 +44,41 @@ pub fn read_some_duration<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<Duration>, D::Error> {
     read_duration(from).map(Some)
+}
+
+/// Reads a size in bytes of a file, for serde's `deserialize_with`: a number, or a text with a unit.
+///
+/// # Errors
+/// As [`parse_size`].
+pub fn read_size<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: TryFrom<u64>,
+{
+    let text = from.deserialize_any(Written("a size in bytes, like 65536 or \"64K\""))?;
+    let bytes = parse_size(&text).map_err(Error::custom)?;
+    T::try_from(bytes).map_err(|_| Error::custom(format!("{text:?} is too large")))
+}
+
+/// A text, or a whole number as its digits; the text says what is expected.
+struct Written(&'static str);
+
+impl Visitor<'_> for Written {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
 }

@@ -3,9 +3,8 @@
 use super::filter::{Filter, Severity};
 use super::table::{ConfigError, Table};
 use perfring_export::registry::{self, Delivers, Kind, Opener, Place};
-use perfring_export::{
-    BufferOptions, Buffered, Output, OutputError, Terms, duration, read_some_duration,
-};
+use perfring_export::{BufferOptions, Buffered, Output, OutputError, Terms, read_some_duration};
+use perfring_types::read::parse_duration;
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::fmt;
@@ -170,7 +169,7 @@ impl OutputConfig {
         let mut held_for = Duration::ZERO;
         if of.delivers == Delivers::Finished {
             let max_age = table.text_or("max_age", MAX_AGE);
-            held_for = duration(&max_age).unwrap_or_default(); // the output says what is wrong with it
+            held_for = parse_duration(&max_age).unwrap_or_default(); // the output says what is wrong with it
         }
         let open = registry::opener(&kind, table).ok_or(missing)??;
         let name = match &*common.name {

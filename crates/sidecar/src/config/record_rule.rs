@@ -3,7 +3,8 @@
 use super::filter::Filter;
 use super::kinds::OutputConfig;
 use super::table::{ConfigError, Table};
-use perfring_export::{RuleName, duration};
+use perfring_export::RuleName;
+use perfring_types::read::parse_duration;
 use serde::Deserialize;
 
 /// The limit of rules.
@@ -184,8 +185,8 @@ fn limit(rate: &str, burst: Option<u32>) -> Result<RecordAction, String> {
         let records: u32 = records.trim().replace('_', "").parse().ok()?;
         let period = period.trim();
         let period = match period.starts_with(|first: char| first.is_ascii_digit()) {
-            true => duration(period).ok()?,
-            false => duration(&format!("1{period}")).ok()?,
+            true => parse_duration(period).ok()?,
+            false => parse_duration(&format!("1{period}")).ok()?,
         };
         let period = u64::try_from(period.as_nanos()).ok()?;
         (records > 0 && (1..=PERIOD_MAX).contains(&period)).then_some((records, period))

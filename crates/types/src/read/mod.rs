@@ -20,9 +20,13 @@
 //! assert!(temperature.matches(&value, &Condition::parse("value>=20").unwrap()));
 //! ```
 //!
+//! Texts that people write are parsed here, too, for all programs alike: a [`Condition`], and sizes and durations by
+//! [`parse_size`] and [`parse_duration`].
+//!
 //! Nothing here trusts its input: an invalid table or payload is an error, and what a decode makes
 //! is bounded, see [`Type::decode`].
 
+mod amount;
 mod archive;
 mod condition;
 mod decode;
@@ -35,6 +39,7 @@ mod text;
 mod types;
 mod value;
 
+pub use amount::{BadAmount, parse_duration, parse_size};
 pub use condition::{BadCondition, Condition, Op};
 pub use decode::BadPayload;
 pub use parse::BadType;

@@ -17,7 +17,7 @@ pub(crate) struct Args {
     #[arg(value_parser = args::location())]
     ring: Location,
     /// Bytes for records: a power of two, at least a page
-    #[arg(long, short, default_value = "1M", value_parser = args::size)]
+    #[arg(long, short, default_value = "1M", value_parser = args::parse_size)]
     size: u64,
     /// What a full ring does with a new record: drop refuses it, overwrite evicts the oldest
     #[arg(long, default_value = "drop",
@@ -54,11 +54,11 @@ pub(crate) struct Args {
     losses: Report,
     /// Bytes for the table of record types, rounded up to whole pages, at most 16M; 0 creates a
     /// ring without one. A type takes some hundred bytes
-    #[arg(long, value_name = "BYTES", default_value = "64K", value_parser = args::size)]
+    #[arg(long, value_name = "BYTES", default_value = "64K", value_parser = args::parse_size)]
     types_size: u64,
     /// Bytes for payloads that are too long for the data area, and the length limit of each: a
     /// power of two from 64K, or 0 for none
-    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = args::size)]
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = args::parse_size)]
     aux_size: u64,
 }
 

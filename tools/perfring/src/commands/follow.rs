@@ -20,7 +20,7 @@ pub(crate) struct FollowArgs {
     #[arg(long, short)]
     follow: bool,
     /// Continue with new records for at most this long, like 10s, then end with code 124
-    #[arg(long, value_name = "TIME", value_parser = args::duration)]
+    #[arg(long, value_name = "TIME", value_parser = args::parse_duration)]
     timeout: Option<Duration>,
     /// End with code 5 if records were lost: before the last one that was read, or at the end, where the ring
     /// counts them and its stream does not report them yet. This code goes before 124, 130 and 143

@@ -27,7 +27,7 @@ pub(crate) struct KernelArgs {
     of: Traced,
     /// Bytes of the kernel's ring for each processor and event: a power of two of whole pages. The
     /// default adds up to 512K for each processor
-    #[arg(long, value_name = "SIZE", requires = "perf", value_parser = args::size)]
+    #[arg(long, value_name = "SIZE", requires = "perf", value_parser = args::parse_size)]
     perf_size: Option<u64>,
     /// Sampling interval of cpu-clock and task-clock
     #[arg(long, value_name = "TIME", requires = "perf", value_parser = args::interval,

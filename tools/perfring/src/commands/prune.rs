@@ -37,14 +37,14 @@ pub(crate) struct Args {
     #[arg(long)]
     dry_run: bool,
     /// Keep rings that were alive less than this ago, like 90s, 10m or 1h 30m; 0s keeps none
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = args::duration)]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = args::parse_duration)]
     dead_for: Duration,
     /// Keep the N newest of the rings that could be removed
     #[arg(long, value_name = "N", default_value_t = 0)]
     keep: usize,
     /// Limit the size of all rings together: beyond it, younger dead rings are removed as well, and
     /// those of --keep
-    #[arg(long, value_name = "BYTES", value_parser = args::size)]
+    #[arg(long, value_name = "BYTES", value_parser = args::parse_size)]
     max_bytes: Option<u64>,
     /// Also remove overwrite rings that hold records: a dead program's last words
     #[arg(long)]

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     kind: RecordType,
     /// Wait for space in a full ring, or for a producer that holds a shared ring up, at most
     /// this long per record, like 10s
-    #[arg(long, value_name = "TIME", value_parser = args::duration)]
+    #[arg(long, value_name = "TIME", value_parser = args::parse_duration)]
     wait: Option<Duration>,
     /// The name that `perfring stat` shows for this producer
     #[arg(long, default_value = "perfring publish", value_parser = args::name)]

@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     rotation: RotationArgs,
     /// End after this time, like 10s or 5m
-    #[arg(long = "for", value_name = "TIME", value_parser = args::duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = args::parse_duration)]
     time: Option<Duration>,
     /// End after N records
     #[arg(short = 'n', long = "records", value_name = "N")]
@@ -76,7 +76,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 struct RotationArgs {
     /// Finish the file at this size, and begin the next one: run.000002.perfrec and so on
-    #[arg(long, value_name = "BYTES", value_parser = args::size, conflicts_with = "force")]
+    #[arg(long, value_name = "BYTES", value_parser = args::parse_size, conflicts_with = "force")]
     max_bytes: Option<u64>,
     /// Finish the file this long after its first record, and begin the next one
     #[arg(long, value_name = "TIME", value_parser = args::interval, conflicts_with = "force")]
@@ -86,7 +86,7 @@ struct RotationArgs {
     keep: Option<usize>,
     /// Remove the oldest finished files before all of them together are larger. Without --max-bytes a
     /// file is finished at an eighth of that
-    #[arg(long, value_name = "BYTES", value_parser = args::size, conflicts_with = "force")]
+    #[arg(long, value_name = "BYTES", value_parser = args::parse_size, conflicts_with = "force")]
     keep_bytes: Option<u64>,
 }
 

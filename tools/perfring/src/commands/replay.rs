@@ -42,11 +42,11 @@ pub(crate) struct Args {
     of: Vec<String>,
     /// Wait for space in a full ring, at most this long per record, like 10s. Without it, what
     /// the ring refuses is counted
-    #[arg(long, value_name = "TIME", value_parser = args::duration)]
+    #[arg(long, value_name = "TIME", value_parser = args::parse_duration)]
     wait: Option<Duration>,
     /// Size of the data area of a ring that is created. It has timestamps if the recording's
     /// records have, and refuses new records when it is full; `perfring create` makes others
-    #[arg(long, default_value = "1M", value_parser = args::size)]
+    #[arg(long, default_value = "1M", value_parser = args::parse_size)]
     size: u64,
     /// End with code 5 if a record was lost
     #[arg(long)]

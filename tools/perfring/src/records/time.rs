@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use perfring_consumer::{Anchors, Item, Location, MachineClock, Record, Snapshot};
+use perfring_types::read::parse_duration;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// When a record was published, from its timestamp.
@@ -55,7 +56,7 @@ pub(crate) enum Since {
 
 /// Parses a length of time, or a time.
 pub(crate) fn since(text: &str) -> Result<Since, String> {
-    if let Ok(ago) = humantime::parse_duration(text) {
+    if let Ok(ago) = parse_duration(text) {
         return Ok(Since::Ago(ago));
     }
     let time = humantime::parse_rfc3339_weak(text).map_err(

@@ -63,7 +63,7 @@ class Producer(_native.Producer):
             path: The file, best on a tmpfs; a string that begins with ``shm:`` names a POSIX
                 segment.
             size: The bytes of the data area, a power of two of at least a page. Accepts strings
-                such as ``"64K"``, ``"16M"`` and ``"1G"``.
+                such as ``"64K"``, ``"16M"`` and ``"1G"``, where K is 1024.
             policy: What a full ring does: ``"drop"`` refuses the new record, ``"overwrite"`` evicts
                 the oldest ones (a flight recorder).
             shared: Whether many producers can attach at a time, in any processes.

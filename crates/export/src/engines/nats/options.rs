@@ -5,7 +5,7 @@ use crate::delivery::dead_letters::DeadLetterFile;
 use crate::delivery::terms::Terms;
 use crate::engines::otlp::{Lane, Mapping};
 use crate::files::json::Integers;
-use crate::model::duration::read_duration;
+use crate::model::duration::{read_duration, read_size};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -62,6 +62,7 @@ pub struct Options {
     pub dead_letters: DeadLetterFile,
     /// The limit of that file's bytes: what would exceed it is counted and reported alone. The file
     /// may be moved away at any time.
+    #[serde(deserialize_with = "read_size")]
     pub dead_letters_max_bytes: u64,
     /// The headers of a message of one record. By default all with raw bytes; and with JSON, which
     /// contains the same values, only the id: the others cost a quarter of the speed.
@@ -69,6 +70,7 @@ pub struct Options {
     /// The limit of messages that are taken and not yet acknowledged.
     pub window: usize,
     /// The limit of their bytes, including what is stored with each.
+    #[serde(deserialize_with = "read_size")]
     pub window_bytes: u64,
     /// ms without any acknowledgement, while some are awaited, after which the connection is closed
     /// and opened again.
@@ -151,6 +153,7 @@ pub struct Stream {
     /// The limit of its bytes; 0 means no limit but the server's. A server of 2.9.10, Debian's,
     /// removes the oldest messages of a stream at this limit even if it is configured to refuse:
     /// limit the number of messages there.
+    #[serde(deserialize_with = "read_size")]
     pub max_bytes: u64,
     /// The limit of its messages; 0 means no limit.
     pub max_messages: u64,

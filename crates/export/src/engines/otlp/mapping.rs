@@ -1,6 +1,6 @@
 //! How records become items and batches.
 
-use crate::model::duration::read_duration;
+use crate::model::duration::{read_duration, read_size};
 use crate::model::signal::{Bounds, Histograms};
 use serde::Deserialize;
 use std::time::Duration;
@@ -19,6 +19,7 @@ pub struct Mapping {
     /// The approximate limit of log records, spans or data points in a batch.
     pub batch_items: usize,
     /// The approximate limit of bytes in a batch before compression.
+    #[serde(deserialize_with = "read_size")]
     pub batch_bytes: usize,
     /// How long a batch waits for more items.
     #[serde(deserialize_with = "read_duration")]
@@ -38,6 +39,7 @@ pub struct Mapping {
     /// The limit of open spans that are remembered.
     pub open_spans: usize,
     /// The approximate limit of bytes of records that wait for a resource and of open spans.
+    #[serde(deserialize_with = "read_size")]
     pub held_bytes: usize,
     /// How long a span's start is held in its ring for the end.
     #[serde(deserialize_with = "read_duration")]

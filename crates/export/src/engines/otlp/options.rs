@@ -5,7 +5,7 @@ use super::mapping::{Lane, Mapping};
 use crate::delivery::dead_letters::DeadLetterFile;
 use crate::delivery::output::OutputError;
 use crate::delivery::terms::Terms;
-use crate::model::duration::{bounded, read_some_duration};
+use crate::model::duration::{bounded, read_size, read_some_duration};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -75,9 +75,11 @@ pub struct Options {
     pub dead_letters: DeadLetterFile,
     /// The limit of that file's bytes: what would exceed it is counted and reported alone. The file
     /// may be moved away at any time.
+    #[serde(deserialize_with = "read_size")]
     pub dead_letters_max_bytes: u64,
     /// The approximate limit of bytes before compression that wait to be sent: beyond it the output
     /// is busy.
+    #[serde(deserialize_with = "read_size")]
     pub queue_bytes: usize,
     /// What it has in common with other outputs.
     #[serde(skip)]

@@ -54,7 +54,7 @@ mod tls;
 
 use crate::delivery::left_out::LeftOut as LeftOutRecords;
 use crate::delivery::output::{Figures, Output, OutputError, Own, Took};
-use crate::model::duration::read_duration;
+use crate::model::duration::{read_duration, read_size};
 use crate::model::event::{Event, Loss, Origin, What};
 use crate::model::figures::{LOST_BYTES, LOST_RECORDS};
 use crate::model::signal::{
@@ -96,6 +96,7 @@ pub struct Options {
     /// The limit of series: samples of more are left out, and counted.
     pub series: usize,
     /// The approximate limit of bytes of their names, labels and buckets.
+    #[serde(deserialize_with = "read_size")]
     pub bytes: usize,
     /// How long the values of a removed ring, and the gauges and the attributes of a dead process, are served. What
     /// a dead process has counted stays in the counters.

@@ -7,7 +7,7 @@ use crate::delivery::replace::directory;
 use crate::delivery::series::{Pruned, Rotation, numbered, numbers};
 use crate::delivery::terms::{FileMode, Terms};
 use crate::delivery::write_error::WriteError;
-use crate::model::duration::read_duration;
+use crate::model::duration::{read_duration, read_size};
 use serde::Deserialize;
 use std::fs::{self, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -29,6 +29,7 @@ pub struct Options {
     pub path: PathBuf,
     /// Bytes after which a file is finished and another one started; 0 for never. The line that
     /// exceeds the limit is still written to the file.
+    #[serde(deserialize_with = "read_size")]
     pub max_bytes: u64,
     /// How long after its first line a file is finished; 0 for never.
     #[serde(deserialize_with = "read_duration")]
@@ -38,6 +39,7 @@ pub struct Options {
     pub keep: usize,
     /// Bytes that all files have together, at most: before there are more, the oldest finished ones
     /// are removed. 0 for any number. Without `max_bytes` a file is finished at an eighth of it.
+    #[serde(deserialize_with = "read_size")]
     pub keep_bytes: u64,
     /// How files are compressed. One of another process is then finished, and not appended to. What
     /// has been flushed can be decompressed at any time.

@@ -1,6 +1,7 @@
 //! Options of Parquet files.
 
 use crate::delivery::terms::Terms;
+use crate::model::duration::read_size;
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -14,7 +15,7 @@ pub struct ParquetOptions {
     #[serde(default)]
     pub overwrite: bool,
     /// Bytes of rows that may wait in memory, of all files together. Default 64 MiB.
-    #[serde(default = "memory")]
+    #[serde(default = "memory", deserialize_with = "read_size")]
     pub memory: usize,
     /// Rows after which a file is finished and the next one, `TYPE-2.parquet`, is started; 0 for
     /// never. Rows of an unfinished file are lost in a crash, and not delivered yet. Default 0.

@@ -6,6 +6,7 @@ use super::head::{HEAD, head};
 use crate::delivery::compress::Compression;
 use crate::delivery::terms::Terms;
 use crate::delivery::write_error::WriteError;
+use crate::model::duration::read_size;
 use serde::Deserialize;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -35,6 +36,7 @@ pub struct Options {
     pub existing: Existing,
     /// Bytes that are collected before they are written, with one checksum: at most 1 MiB. They are
     /// also written whenever nothing more arrives for now.
+    #[serde(deserialize_with = "read_size")]
     pub block_bytes: u32,
     /// How blocks are compressed, each by itself: the larger they are, the better. One that is
     /// appended to is compressed if its first part was.

@@ -49,7 +49,7 @@ pub(crate) struct Args {
 }
 
 fn time(text: &str) -> Result<Duration, String> {
-    match args::duration(text)? {
+    match args::parse_duration(text).map_err(|error| error.to_string())? {
         time if (2..=3600).contains(&time.as_secs()) => Ok(time),
         _ => Err("2s to 1h".to_owned()),
     }

@@ -46,7 +46,7 @@ pub(crate) struct Args {
     #[arg(long = "option", value_name = "NAME=VALUE", value_parser = formats::option)]
     options: Vec<(String, serde_json::Value)>,
     /// How long the output may go without progress while it waits for something
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = args::duration)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = args::parse_duration)]
     patience: Duration,
     /// End with code 5 if records were lost or could not be written
     #[arg(long)]

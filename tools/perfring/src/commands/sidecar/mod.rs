@@ -71,7 +71,7 @@ pub(crate) struct Args {
     snapshots: Option<PathBuf>,
     /// How long to read on at most, after SIGTERM or SIGINT, until outputs have what the rings held:
     /// 10s, unless the configuration has another time
-    #[arg(long, value_name = "TIME", value_parser = perfring_sidecar::config::duration)]
+    #[arg(long, value_name = "TIME", value_parser = args::parse_duration)]
     drain: Option<std::time::Duration>,
     /// Listen for `perfring sidecar status`, `reload`, `retry`, `snapshot` and `drain` at this socket, or at
     /// control.sock in $RUNTIME_DIRECTORY, for root in /run/perfring-sidecar, else in
