@@ -117,6 +117,24 @@ fn invalid_configurations_are_refused_with_their_line() {
         ("[[rule]]\nname = \"a\"\ndrop = true\nburst = 2", 1, "burst is for rate"),
         ("[[rule]]\nname = \"a\"\ndrop = true\nwhere = [\"x\"]", 1, "is not a condition"),
         ("[[rule]]\nname = \"a\"\nskip = true", 3, "unknown field `skip`"),
+        (
+            "[[rule]]\nname = \"a\"\ndrop = true\nwhere = [\"severity_number >> 3\"]",
+            1,
+            ">> is no operator",
+        ),
+        (
+            "[[rule]]\nname = \"a\"\ndrop = true\nwhere = [\"severity_number>=foo\"]",
+            1,
+            "\"foo\" is no number",
+        ),
+        ("[[output]]\ntype = \"null\"\nwhere = [\"severity_number>=25\"]", 1, "it is 1 to 24"),
+        (
+            "[[output]]\ntype = \"null\"\nwhere = [\"duration_nano<0\"]",
+            1,
+            "no record has \"duration_nano\" < 0",
+        ),
+        ("[[snapshot]]\non = \"severity>=foo\"\ndir = \"x\"", 1, "a severity is trace, debug"),
+        ("[[snapshot]]\non = \"severity>=25\"\ndir = \"x\"", 1, "a severity is trace, debug"),
         ("a = ", 1, ""),
     ] {
         let error = Config::parse(text, "x.toml").unwrap_err().to_string();

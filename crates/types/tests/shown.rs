@@ -161,10 +161,97 @@ fn conditions_are_read_up_to_their_first_operator() {
     assert_eq!(read("url~?x=1"), ("url".into(), Op::Contains, "?x=1".into()));
     assert_eq!(read("n!=-1"), ("n".into(), Op::Ne, "-1".into()));
     assert_eq!(read("n=="), ("n".into(), Op::Eq, String::new()));
-    for bad in ["", "n", "=1", " <2", "n!1"] {
+    assert_eq!(read("text~ >x"), ("text".into(), Op::Contains, ">x".into()));
+    assert_eq!(read("severity_number<=17"), ("severity_number".into(), Op::Le, "17".into()));
+    for (bad, says) in [
+        ("", "write FIELD=VALUE"),
+        ("n", "write FIELD=VALUE"),
+        ("=1", "write FIELD=VALUE"),
+        (" <2", "write FIELD=VALUE"),
+        ("n!1", "write FIELD=VALUE"),
+        ("n >> 3", ">> is no operator"),
+        ("n=>3", "=> is no operator"),
+        ("n=~x", "=~ is no operator"),
+        ("n!<3", "!< is no operator"),
+        ("n===3", "=== is no operator"),
+        ("n <> 3", "<> is no operator"),
+        ("n>=", "no value after >="),
+        ("severity_number>=foo", "\"foo\" is no number, and \"severity_number\" is one: 1 to 24"),
+        ("severity_number!=foo", "is no number"),
+        ("severity_number>24", "no record has \"severity_number\" > 24: it is 1 to 24"),
+        ("severity_number=0", "it is 1 to 24"),
+        ("severity_number<1", "it is 1 to 24"),
+        ("time_unix_nano=yesterday", "is no number"),
+    ] {
         let error = Condition::parse(bad).unwrap_err().to_string();
-        assert!(error.contains("write FIELD=VALUE"), "{error}");
+        assert!(error.contains(says), "{bad}: {error}");
     }
+}
+
+#[test]
+fn conditions_that_no_record_of_a_type_can_meet_are_found() {
+    let kind = parse(
+        r#"{"name":"t.T","encoding":"pod","size":64,"fields":[
+            {"name":"u","kind":"u8"},
+            {"name":"i","at":8,"kind":"i64"},
+            {"name":"f","at":16,"kind":"f64"},
+            {"name":"ok","at":24,"kind":"bool"},
+            {"name":"id","at":32,"kind":"bytes","size":8},
+            {"name":"text","at":40,"kind":"text","size":8},
+            {"name":"side","at":48,"kind":"enum","of":{"kind":"u8"},"labels":[{"value":1,"name":"buy"},{"value":2,"name":"sell"}]},
+            {"name":"pos","at":56,"kind":"struct","size":4,"fields":[{"name":"x","kind":"f32"}]},
+            {"name":"all","at":60,"kind":"array","count":4,"size":4,"of":{"kind":"u8"}}]}"#,
+    );
+    let check = |text: &str| Condition::parse(text).unwrap().check([&kind]);
+    for good in [
+        "u=255",
+        "u<1",
+        "u!=300",
+        "u~x",
+        "i<-5",
+        "f>1e3",
+        "f=NaN",
+        "f<inf",
+        "ok=true",
+        "ok=1",
+        "id=00ff",
+        "id~0f",
+        "text>=foo",
+        "text=",
+        "side=BUY",
+        "side>=1",
+        "pos.x=1.5",
+        "pos~1",
+        "all=7",
+        "all.1=7",
+    ] {
+        assert_eq!(check(good), Ok(()), "{good}");
+    }
+    for (bad, says) in [
+        ("u=foo", "\"foo\" is no number, and \"u\" is one: 0 to 255"),
+        ("u!=foo", "is no number"),
+        ("u>255", "no record has \"u\" > 255: it is 0 to 255"),
+        ("u<0", "it is 0 to 255"),
+        ("u=300", "it is 0 to 255"),
+        ("i=x", "is no number"),
+        ("f>high", "\"high\" is no number"),
+        ("ok=yes", "neither true nor false"),
+        ("id=xyz", "is not hexadecimal"),
+        ("side=hold", "\"hold\" is no value of \"side\": it is buy, sell"),
+        ("pos=1", "name one, as pos.x"),
+        ("pos.x=a", "is no number"),
+        ("all>=256", "it is 0 to 255"),
+        ("all.1=a", "is no number"),
+    ] {
+        let error = check(bad).unwrap_err();
+        assert!(error.to_string().contains(says) && !error.is_unknown_field(), "{bad}: {error}");
+    }
+    assert!(check("nosuch=1").unwrap_err().is_unknown_field());
+    // Without types, or beside a type that may have any field, it can hold.
+    let tagged =
+        parse(r#"{"name":"t.L","encoding":"tagged","fields":[{"name":"body","kind":"any"}]}"#);
+    let bad = Condition::parse("u=foo").unwrap();
+    assert_eq!((bad.check([]), bad.check([&kind, &tagged])), (Ok(()), Ok(())));
 }
 
 #[test]

@@ -149,11 +149,31 @@ fn types_and_values_select_records_and_nothing_counts_as_lost() {
         (["--where", "severity"], "\"severity\" is not a condition: write FIELD=VALUE"),
         (["--where", "=3"], "is not a condition"),
         (["--where", ""], "is not a condition"),
+        (["--where", "severity_number >> 3"], "\"severity_number >> 3\": >> is no operator"),
+        (["--where", "severity_number>=foo"], "\"foo\" is no number"),
         (["--type", ""], "name or number"),
     ] {
         for reader in ["dump", "tail", "consume"] {
             run(&[&[reader, &ring[..]], &args[..]].concat(), b"").refuses(2, says);
         }
+    }
+    // What the ring's types alone tell.
+    let orders = ["--type", "demo.Order", "--where"];
+    for reader in ["dump", "tail", "export"] {
+        let to = ["--to", "json"];
+        let to = if reader == "export" { &to[..] } else { &[] };
+        let ask = |says| run(&[&[reader, &ring[..]], &orders[..], &[says], to].concat(), b"");
+        for (bad, says) in [
+            ("id>=foo", "--where: \"foo\" is no number, and \"id\" is one"),
+            ("side=hold", "--where: \"hold\" is no value of \"side\""),
+        ] {
+            let done = ask(bad);
+            assert_eq!(done.code(), 2, "{}", done.err());
+            assert!(done.err().contains(says), "{}", done.err());
+        }
+        let unknown = ask("nosuch=1");
+        assert_eq!(unknown.code(), 0, "{}", unknown.err());
+        assert!(unknown.err().contains("no type has a field \"nosuch\""), "{}", unknown.err());
     }
     let done = run(&["dump", "--type", "demo.order", "--type", "77", &ring], b"");
     let says = "no type is called \"demo.order\"; `perfring types";

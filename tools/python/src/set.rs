@@ -6,7 +6,7 @@ use crate::wait::Timeout;
 use perfring_consumer::Layout;
 use perfring_producer::{Options, Producers};
 use perfring_set::{Access, Fate, PruneRule, Pruner, SetError, SetOptions, Verdict, list};
-use pyo3::exceptions::{PyPermissionError, PyValueError};
+use pyo3::exceptions::PyPermissionError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 

@@ -42,21 +42,31 @@ impl TryFrom<Written> for Severity {
     type Error = String;
 
     fn try_from(written: Written) -> Result<Self, String> {
-        let number = match &written {
-            Written::Number(number) => Some(*number),
-            Written::Name(name) => match &*name.to_ascii_lowercase() {
-                "trace" => Some(1),
-                "debug" => Some(5),
-                "info" => Some(9),
-                "warn" | "warning" => Some(13),
-                "error" => Some(17),
-                "fatal" => Some(21),
-                _ => None,
-            },
+        match written {
+            Written::Number(number) => Severity::parse(&number.to_string()),
+            Written::Name(name) => Severity::parse(&name),
+        }
+    }
+}
+
+impl Severity {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let number = match &*text.to_ascii_lowercase() {
+            "trace" => Some(1),
+            "debug" => Some(5),
+            "info" => Some(9),
+            "warn" | "warning" => Some(13),
+            "error" => Some(17),
+            "fatal" => Some(21),
+            number => number.parse().ok(),
         };
         number.filter(|number| (1..=24).contains(number)).map(Severity).ok_or_else(|| {
             "a severity is trace, debug, info, warn, error, fatal, or 1 to 24".to_owned()
         })
+    }
+
+    pub(super) fn number(self) -> u64 {
+        self.0
     }
 }
 

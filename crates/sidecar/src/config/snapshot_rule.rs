@@ -1,6 +1,6 @@
 //! Rules of the flight recorder: when to keep what overwrite rings hold.
 
-use super::filter::severity;
+use super::filter::{Severity, severity};
 use super::table::{ConfigError, Table};
 use perfring_export::{Rec, read_duration};
 use serde::Deserialize;
@@ -59,14 +59,16 @@ impl SnapshotRule {
         let wrong = table.error(
             "a snapshot is on = \"type NAME\", \"severity>=17\", \"producer death\" or \"signal\"",
         );
+        let at = table.at();
         let keys: Keys = table.read()?;
         let on = match &*keys.on {
             "producer death" => On::ProducerDeath,
             "signal" | "" => On::Signal,
             on => match (on.strip_prefix("type "), on.strip_prefix("severity>=")) {
                 (Some(name), _) => On::Type(name.trim().to_owned()),
-                (_, Some(number)) => {
-                    On::Severity(number.trim().parse().map_err(|_| wrong.clone())?)
+                (_, Some(least)) => {
+                    let least = Severity::parse(least.trim()).map_err(|wrong| at.error(&wrong))?;
+                    On::Severity(least.number())
                 }
                 _ => return Err(wrong),
             },

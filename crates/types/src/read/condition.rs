@@ -25,7 +25,29 @@ pub enum Op {
     Contains,
 }
 
+/// Fields of OpenTelemetry's vocabulary that are numbers wherever they occur, and their ranges.
+const NUMBERS: [(&str, u64, u64); 5] = [
+    ("severity_number", 1, 24),
+    ("duration_nano", 0, u64::MAX),
+    ("time_unix_nano", 0, u64::MAX),
+    ("observed_time_unix_nano", 0, u64::MAX),
+    ("start_time_unix_nano", 0, u64::MAX),
+];
+
 impl Op {
+    /// Returns how it is written.
+    fn sign(self) -> &'static str {
+        match self {
+            Op::Eq => "=",
+            Op::Ne => "!=",
+            Op::Lt => "<",
+            Op::Le => "<=",
+            Op::Gt => ">",
+            Op::Ge => ">=",
+            Op::Contains => "~",
+        }
+    }
+
     fn holds(self, order: Ordering) -> bool {
         match self {
             Op::Eq | Op::Contains => order.is_eq(),
@@ -49,17 +71,32 @@ pub struct Condition {
     pub text: String,
 }
 
-/// A text without a field or an operator.
+/// A text that is no condition, or a condition that no record can meet: says why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadCondition(String);
+pub struct BadCondition {
+    text: String,
+    is_unknown_field: bool,
+}
+
+impl BadCondition {
+    pub(super) fn new(text: String) -> Self {
+        BadCondition { text, is_unknown_field: false }
+    }
+
+    pub(super) fn unknown_field(path: &str) -> Self {
+        BadCondition { text: format!("no type has a field {path:?}"), is_unknown_field: true }
+    }
+
+    /// Returns whether no type lists the field: a type that has it may still come.
+    #[must_use]
+    pub fn is_unknown_field(&self) -> bool {
+        self.is_unknown_field
+    }
+}
 
 impl fmt::Display for BadCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} is not a condition: write FIELD=VALUE, or !=, <, <=, >, >=, ~ for =",
-            self.0
-        )
+        f.write_str(&self.text)
     }
 }
 
@@ -71,7 +108,8 @@ impl Condition {
     ///
     /// # Errors
     ///
-    /// `text` has no operator, or no field before it.
+    /// `text` has no operator, an unknown one, no field before it, or no value after `<`, `<=`, `>` or `>=`; or the
+    /// field is one of OpenTelemetry's numbers, and the condition cannot hold for it.
     ///
     /// ```
     /// use perfring_types::read::{Condition, Op, Value};
@@ -80,7 +118,8 @@ impl Condition {
     /// let pos = Value::Struct(vec![("x".into(), Value::F32(3.5))]);
     /// assert!(condition.matches(&Value::Struct(vec![("pos".into(), pos)])));
     /// assert!(!condition.matches(&Value::Null));
-    /// assert!(Condition::parse("pos.x").is_err());
+    /// assert!(Condition::parse("pos.x").is_err() && Condition::parse("pos.x >> 3").is_err());
+    /// assert!(Condition::parse("severity_number >= 25").is_err()); // it is 1 to 24
     /// ```
     pub fn parse(text: &str) -> Result<Condition, BadCondition> {
         const OPS: [(&str, Op); 8] = [
@@ -96,13 +135,59 @@ impl Condition {
         let found = text.char_indices().find_map(|(at, _)| {
             let rest = text.get(at..)?;
             let (sign, op) = OPS.iter().find(|(sign, _)| rest.starts_with(sign))?;
-            Some((text.get(..at)?.trim(), *op, rest.strip_prefix(sign)?.trim()))
+            Some((text.get(..at)?, *sign, *op, rest.strip_prefix(sign)?))
         });
-        match found {
-            Some((path, op, value)) if !path.is_empty() => {
-                Ok(Condition { path: path.to_owned(), op, text: value.to_owned() })
-            }
-            _ => Err(BadCondition(text.to_owned())),
+        let Some((path, sign, op, value)) = found.filter(|found| !found.0.trim().is_empty()) else {
+            return Err(BadCondition::new(format!(
+                "{text:?} is not a condition: write FIELD=VALUE, or !=, <, <=, >, >=, ~ for ="
+            )));
+        };
+        // What people write of other languages: `>>`, `=>`, `=~`, `<>`.
+        let is_sign = |c: char| "=<>!~".contains(c);
+        let before = path.trim_end_matches(is_sign);
+        let after = value.trim_start_matches(is_sign);
+        if before.len() < path.len() || after.len() < value.len() {
+            let all = text.get(before.len()..text.len().saturating_sub(after.len()));
+            return Err(BadCondition::new(format!(
+                "{text:?}: {} is no operator: =, !=, <, <=, >, >= and ~ are; a value that begins with such a sign has a \
+                 space before it",
+                all.unwrap_or(sign)
+            )));
+        }
+        let (path, value) = (path.trim().to_owned(), value.trim().to_owned());
+        if value.is_empty() && matches!(op, Op::Lt | Op::Le | Op::Gt | Op::Ge) {
+            return Err(BadCondition::new(format!("{text:?}: there is no value after {sign}")));
+        }
+        let condition = Condition { path, op, text: value };
+        let number = NUMBERS.iter().find(|(name, ..)| *name == condition.path);
+        if let Some((_, least, most)) = number {
+            condition.within(&Value::U64(*least), &Value::U64(*most))?;
+        }
+        Ok(condition)
+    }
+
+    /// Checks that the condition can hold for a value in this range.
+    pub(super) fn within(&self, least: &Value, most: &Value) -> Result<(), BadCondition> {
+        let Condition { path, op, text } = self;
+        if *op == Op::Contains {
+            return Ok(());
+        }
+        if least.compare(text).is_none() {
+            return Err(BadCondition::new(format!(
+                "{text:?} is no number, and {path:?} is one: {least} to {most}"
+            )));
+        }
+        let can_hold = match op {
+            Op::Lt | Op::Le => least.matches(*op, text),
+            Op::Gt | Op::Ge => most.matches(*op, text),
+            _ => least.matches(Op::Le, text) && most.matches(Op::Ge, text),
+        };
+        match can_hold || *op == Op::Ne {
+            true => Ok(()),
+            false => Err(BadCondition::new(format!(
+                "no record has {path:?} {} {text}: it is {least} to {most}",
+                op.sign()
+            ))),
         }
     }
 
@@ -133,7 +218,7 @@ impl Type {
     }
 
     /// Returns the shape at a path, which is resolved like in [`Value::get`].
-    fn shape(&self, path: &str) -> Option<&TypeShape> {
+    pub(super) fn shape(&self, path: &str) -> Option<&TypeShape> {
         fn among<'a>(fields: &'a [TypeField], path: &str) -> Option<&'a TypeShape> {
             fields.iter().find_map(|field| match path.strip_prefix(&*field.name)? {
                 "" => Some(&field.shape),
@@ -159,7 +244,7 @@ impl Type {
 
 impl TypeShape {
     /// Returns the value with this name, in an enumeration or in lists of one.
-    fn labelled(&self, text: &str) -> Option<i64> {
+    pub(super) fn labelled(&self, text: &str) -> Option<i64> {
         match (&self.of, self.kind.known()) {
             (Some(of), Some(Kind::Array | Kind::Vec | Kind::Option)) => of.labelled(text),
             _ => {
@@ -216,7 +301,7 @@ impl Value {
         }
     }
 
-    fn compare(&self, text: &str) -> Option<Ordering> {
+    pub(super) fn compare(&self, text: &str) -> Option<Ordering> {
         let trimmed = text.trim();
         match self {
             Value::Null => (trimmed == "null").then_some(Ordering::Equal),

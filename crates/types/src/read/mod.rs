@@ -28,6 +28,7 @@
 
 mod amount;
 mod archive;
+mod check;
 mod condition;
 mod decode;
 mod json;

@@ -75,25 +75,15 @@ impl Filter {
         }
     }
 
-    /// Returns which conditions name a field that no type of these rings has.
+    /// Returns which conditions no record of these rings' types can meet.
     pub(super) fn unknown<'a>(&self, tables: impl Iterator<Item = &'a TypeTable>) -> Vec<Wrong> {
         let types: Vec<_> = tables.flat_map(TypeTable::iter).collect();
-        // Types without a list of fields have them in each record.
-        if types.is_empty() || types.iter().any(|kind| kind.fields.is_empty()) {
-            return Vec::new();
-        }
-        let has = |path: &str| {
-            let mut names = types.iter().flat_map(|kind| &kind.fields).map(|field| &*field.name);
-            names.any(|name| {
-                path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-            })
+        let wrong = |(part, condition): &(Part, Condition)| {
+            let error = condition.check(types.iter().copied()).err()?;
+            let len = if error.is_unknown_field() { units(&condition.path) } else { part.len };
+            Some(Wrong { part: Part { len, ..*part }, why: error.to_string() })
         };
-        let unknown = self.conditions.iter().filter(|(_, condition)| !has(&condition.path));
-        let wrong = |(part, condition): &(Part, Condition)| Wrong {
-            part: Part { len: units(&condition.path), ..*part },
-            why: format!("no type of these rings has a field {:?}", condition.path),
-        };
-        unknown.map(wrong).collect()
+        self.conditions.iter().filter_map(wrong).collect()
     }
 }
 
@@ -112,6 +102,9 @@ mod tests {
         assert_eq!(wrong("ä=𝄞&&b"), Some((6, 1)), "in UTF-16 units");
         assert_eq!(wrong("a=1 &&"), Some((6, 0)));
         assert_eq!(wrong("=1"), Some((0, 2)));
+        // Conditions that cannot hold, and no operators.
+        assert_eq!(wrong("a=1 && severity_number >> 3"), Some((7, 20)));
+        assert_eq!(wrong("severity_number>=foo"), Some((0, 20)));
         assert_eq!(wrong(&["a=1"; CONDITIONS].join("&&")), None);
         assert_eq!(wrong(&["a=1"; CONDITIONS + 1].join("&&")), Some((5 * CONDITIONS, 3)));
     }

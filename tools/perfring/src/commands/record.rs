@@ -360,7 +360,7 @@ impl Recorder<'_> {
                 )));
             }
         }
-        ended
+        ended.and(self.filter.check())
     }
 }
 

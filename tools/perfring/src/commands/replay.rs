@@ -102,6 +102,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let took = replay.progress.end();
     let (totals, untimed, foreign) = (replay.totals.clone(), replay.untimed, replay.foreign);
     replay.filter.end();
+    let ended = ended.and(replay.filter.check());
     let report = Report::between(&before, &producer.counts());
     let shared = matches!(producer, AnyProducer::Many(_));
     let mut said = format!("{}; {:.1} s", report.sentence(&args.ring, shared), took.as_secs_f64());

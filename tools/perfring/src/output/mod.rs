@@ -220,6 +220,7 @@ impl<'a> Output<'a> {
         }
         filter.report_undated("no wall-clock time any more");
         args.select.report_unknown(location, &self.shapes);
+        filter.check()?;
         let Some(location) = location else { return Ok(()) };
         if self.shapes.iter().all(|shapes| shapes.damage().is_empty()) {
             return Ok(());

@@ -1,10 +1,11 @@
 //! Selects events.
 
-use crate::failure::note;
+use crate::failure::{Failure, note};
 use crate::records::select::SelectArgs;
 use crate::records::time::Bound;
 use crate::records::typed::Seen;
 use perfring_export::{Event, What};
+use perfring_types::read::Type;
 use perfring_view::owner::count;
 
 /// Selects events by `--type`, `--where` and `--since`. Losses are always selected.
@@ -15,11 +16,24 @@ pub(crate) struct Filter<'a> {
     /// Records whose time cannot be compared with `since`.
     undated: u64,
     left_out: u64,
+    has_selected: bool,
+    /// The types of the records that were left out, while none was selected.
+    of_left_out: Vec<Type>,
 }
+
+/// How many of these types are kept, at most.
+const TYPES: usize = 64;
 
 impl<'a> Filter<'a> {
     pub(crate) fn new(select: &'a SelectArgs, since: Option<Bound>) -> Self {
-        Filter { select, since, undated: 0, left_out: 0 }
+        Filter {
+            select,
+            since,
+            undated: 0,
+            left_out: 0,
+            has_selected: false,
+            of_left_out: Vec::new(),
+        }
     }
 
     pub(crate) fn takes(&mut self, event: &Event<'_>) -> bool {
@@ -43,7 +57,32 @@ impl<'a> Filter<'a> {
             return None;
         }
         let seen = if read || self.select.needs_values() { seen.read() } else { seen };
-        self.select.takes_values(&seen).then_some(seen)
+        let takes = self.select.takes_values(&seen);
+        if !takes
+            && !self.has_selected
+            && let Some(kind) = seen.kind
+            && self.of_left_out.len() < TYPES
+            && !self.of_left_out.iter().any(|known| known.id == kind.id)
+        {
+            self.of_left_out.push(kind.clone());
+        }
+        self.has_selected |= takes;
+        takes.then_some(seen)
+    }
+
+    /// Checks that a record could have been selected.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.has_selected || self.of_left_out.len() >= TYPES {
+            return Ok(());
+        }
+        match self.select.check(&self.of_left_out) {
+            Err(wrong) if wrong.is_unknown_field() => {
+                note(&format!("--where: {wrong}"));
+                Ok(())
+            }
+            Err(wrong) => Err(Failure::Usage(format!("--where: {wrong}"))),
+            Ok(()) => Ok(()),
+        }
     }
 
     /// Reports how many records were left out because their time is unknown.

@@ -5,7 +5,7 @@ use crate::records::shapes::Shapes;
 use crate::records::time::{self, Since};
 use crate::records::typed::Seen;
 use perfring_consumer::Location;
-use perfring_types::read::Condition;
+use perfring_types::read::{BadCondition, Condition, Type};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct SelectArgs {
@@ -75,6 +75,11 @@ impl SelectArgs {
             _ => false,
         };
         self.conditions.iter().all(holds)
+    }
+
+    /// Checks that records of these types can meet each condition.
+    pub(crate) fn check(&self, types: &[Type]) -> Result<(), BadCondition> {
+        self.conditions.iter().try_for_each(|condition| condition.check(types))
     }
 
     /// Reports names that no type of the ring has, or of any of several rings.

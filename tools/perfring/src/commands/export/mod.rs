@@ -143,7 +143,7 @@ impl Exporter<'_> {
                 let is_loss = self.args.fail_on_loss;
                 Err(if is_loss { Failure::Loss(what) } else { Failure::General(what) })
             }
-            ended => ended,
+            ended => ended.and(self.filter.check()),
         }
     }
 
