@@ -30,6 +30,12 @@ macro_rules! numbered {
                 }
             }
 
+            /// Returns the value with this name, in upper or lower case.
+            #[must_use]
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|one| one.name().eq_ignore_ascii_case(name))
+            }
+
             /// Returns the value with this number.
             #[must_use]
             pub const fn from_number(number: u64) -> Option<Self> {

@@ -1,5 +1,6 @@
 //! The layer that writes events and spans.
 
+use crate::otel::{Otel, Others};
 use crate::panics;
 use crate::site::{self, PARENT_SPAN_ID, SPAN_ID, Site, Sites, TRACE_ID};
 use crate::spans::{self, Ids, Span, Spans};
@@ -131,6 +132,17 @@ impl PerfringLayer {
         }
     }
 
+    /// Reads the fields of a span that OpenTelemetry gives a meaning, and notes what its end has of them.
+    #[cold]
+    fn noted(&self, id: &Id, read: impl FnOnce(&mut Otel)) -> Option<Otel> {
+        let mut otel = Otel::default();
+        read(&mut otel);
+        if otel.is_of_end() {
+            self.spans.note(id.into_u64(), otel.clone());
+        }
+        Some(otel)
+    }
+
     fn now(&self) -> u64 {
         u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
@@ -164,6 +176,8 @@ where
         };
         let parent = around.map(|around| around.span);
         self.spans.insert(id.into_u64(), Span { ids, parent, name: metadata.name(), start });
+        let otel =
+            if site.has_otel { self.noted(id, |otel| attributes.record(otel)) } else { None };
         let _ = self.sink.write(site.kind, |writer| {
             write_ids(&ids, site, writer);
             match (parent, site.first) {
@@ -173,7 +187,14 @@ where
             }
             unchanging(Class::SpanStart, metadata, site, writer);
             let (first, class) = (site.first, Class::SpanStart);
-            attributes.record(&mut Fields { writer, first, class, metadata });
+            let Some(otel) = &otel else {
+                return attributes.record(&mut Fields { writer, first, class, metadata });
+            };
+            if site::is_renamed(metadata) {
+                writer.text(names::NAME, otel.name.as_deref().unwrap_or(metadata.name()));
+            }
+            otel.write(writer);
+            attributes.record(&mut Others(Fields { writer, first, class, metadata }));
         });
     }
 
@@ -181,11 +202,25 @@ where
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         let Some(span) = self.spans.get(id.into_u64()) else { return };
         let Some(metadata) = context.metadata(id) else { return };
+        let otel = match site::has_otel(metadata) {
+            true => self.noted(id, |otel| values.record(otel)),
+            false => None,
+        };
+        if otel.as_ref().is_some_and(|otel| !otel.has_more && otel.kind.is_none()) {
+            return; // the end has all of it
+        }
         let _ = self.sink.write(SpanStart::SCHEMA.id, |writer| {
             writer.bytes(names::TRACE_ID, &span.ids.trace.0);
             writer.bytes(names::SPAN_ID, &span.ids.span.0);
             let class = Class::SpanStart;
-            values.record(&mut Fields { writer, first: None, class, metadata });
+            let fields = Fields { writer, first: None, class, metadata };
+            match &otel {
+                Some(otel) => {
+                    otel.write(fields.writer);
+                    values.record(&mut Others(fields));
+                }
+                None => values.record(&mut { fields }),
+            }
         });
     }
 
@@ -209,11 +244,13 @@ where
     }
 
     fn on_close(&self, id: Id, _: Context<'_, S>) {
-        let Some(span) = self.spans.remove(id.into_u64()) else { return };
+        let Some((span, otel)) = self.spans.remove(id.into_u64()) else { return };
+        let name = otel.as_ref().and_then(|otel| otel.name.as_deref()).unwrap_or(span.name);
         let _ = self.sink.emit(&SpanEnd {
             parent_span_id: span.parent,
             duration_nano: Some(self.now().saturating_sub(span.start)),
-            ..SpanEnd::new(span.ids.trace, span.ids.span, span.name)
+            status: otel.as_ref().and_then(|otel| otel.status()),
+            ..SpanEnd::new(span.ids.trace, span.ids.span, name)
         });
     }
 }

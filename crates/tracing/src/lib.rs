@@ -62,6 +62,9 @@
 //! | `Span::record` | another `span_start` without a name, at once |
 //! | `follows_from` | the same, with a link |
 //! | a closed span | a `span_end` with the duration since the start |
+//! | `otel.kind` of a span: `server`, `client` and so on | `kind`, 1 to 5; also by `Span::record` |
+//! | `otel.status_code` of a span, `ok` or `error`; `otel.status_message` or `otel.status_description` | `status.code` and `status.message` of the `span_end`; a message alone is of an error |
+//! | `otel.name` of a span | `name`; by `Span::record` that of the `span_end` |
 //! | an error | its text and those of its sources |
 //! | `log` records through `tracing-log` | like events, with their own target and source |
 //!
@@ -93,6 +96,7 @@
 #![forbid(unsafe_code)]
 
 mod layer;
+mod otel;
 mod panics;
 mod site;
 mod spans;

@@ -22,6 +22,8 @@ pub(crate) struct Site {
     pub(crate) kind: RecordType,
     /// The number of its first field; `None` if the names are in the records.
     pub(crate) first: Option<u16>,
+    /// Whether it is a span with fields that OpenTelemetry gives a meaning.
+    pub(crate) has_otel: bool,
 }
 
 /// Returns the reserved name that a field has in records of this class; `None` for an attribute.
@@ -54,6 +56,16 @@ pub(crate) fn with_name<R>(
 pub(crate) fn is_own(class: Class, metadata: &Metadata<'_>, name: &str) -> bool {
     let mut fields = metadata.fields().iter();
     fields.any(|field| with_name(class, metadata, field.name(), |own| own == name))
+}
+
+/// Returns whether it is a span with fields that OpenTelemetry gives a meaning.
+pub(crate) fn has_otel(metadata: &Metadata<'_>) -> bool {
+    metadata.is_span() && metadata.fields().iter().any(|field| field.name().starts_with("otel."))
+}
+
+/// Returns whether each record of a span has its name, which a field may say.
+pub(crate) fn is_renamed(metadata: &Metadata<'_>) -> bool {
+    metadata.is_span() && metadata.fields().field("otel.name").is_some()
 }
 
 pub(crate) fn is_of_log(metadata: &Metadata<'_>) -> bool {
@@ -112,7 +124,7 @@ impl Site {
     /// Returns the built-in type.
     fn ready(metadata: &Metadata<'_>) -> Self {
         let kind = if metadata.is_span() { SpanStart::SCHEMA.id } else { Log::SCHEMA.id };
-        Site { kind, first: None }
+        Site { kind, first: None, has_otel: has_otel(metadata) }
     }
 
     #[cold]
@@ -129,12 +141,14 @@ impl Site {
         let mut fields: Vec<_> = all.map(|name| Field::new(name, 0, Shape::ANY)).collect();
         constants(class, metadata, |name, value| {
             // The program's own fields take precedence.
-            if !own.iter().any(|own| own == name) {
+            if !own.iter().any(|own| own == name) && !(name == names::NAME && is_renamed(metadata))
+            {
                 fields.push(Field::constant(name, value));
             }
         });
         let kind = sink.declare(class, &type_name(metadata), "", &fields)?;
-        Ok(Site { kind, first: Some(FIRST + ids.len() as u16) })
+        let first = Some(FIRST + ids.len() as u16);
+        Ok(Site { kind, first, has_otel: has_otel(metadata) })
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! The registry's extensions would serve, but allocate for each span.
 
+use crate::otel::Otel;
 use perfring_telemetry::{SpanId, TraceId};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -46,7 +47,14 @@ impl Hasher for Mix {
     }
 }
 
-type Map = HashMap<u64, Span, BuildHasherDefault<Mix>>;
+/// An open span, and what its end has of its `otel.` fields.
+#[derive(Debug)]
+struct Open {
+    span: Span,
+    otel: Option<Box<Otel>>,
+}
+
+type Map = HashMap<u64, Open, BuildHasherDefault<Mix>>;
 
 /// Aligned so that threads with spans of their own share no cache lines.
 #[derive(Debug, Default)]
@@ -73,15 +81,22 @@ impl Spans {
     }
 
     pub(crate) fn insert(&self, id: u64, span: Span) {
-        self.shard(id).insert(id, span);
+        self.shard(id).insert(id, Open { span, otel: None });
+    }
+
+    /// Notes what the span's end will have.
+    pub(crate) fn note(&self, id: u64, otel: Otel) {
+        if let Some(open) = self.shard(id).get_mut(&id) {
+            open.otel.get_or_insert_default().update(otel);
+        }
     }
 
     pub(crate) fn get(&self, id: u64) -> Option<Span> {
-        self.shard(id).get(&id).copied()
+        self.shard(id).get(&id).map(|open| open.span)
     }
 
-    pub(crate) fn remove(&self, id: u64) -> Option<Span> {
-        self.shard(id).remove(&id)
+    pub(crate) fn remove(&self, id: u64) -> Option<(Span, Option<Box<Otel>>)> {
+        self.shard(id).remove(&id).map(|open| (open.span, open.otel))
     }
 }
 

@@ -107,6 +107,58 @@ fn fields_that_would_mean_something_else_are_attributes_all_the_same() {
 }
 
 #[test]
+fn opentelemetrys_fields_set_the_kind_the_name_and_the_status_of_a_span() {
+    let (_dir, path) = ring();
+    tracing::subscriber::with_default(subscriber(&path), || {
+        use tracing::field::Empty;
+        info_span!(
+            "at.once",
+            otel.kind = "server",
+            otel.status_code = "ERROR",
+            otel.status_message = "no stock",
+            n = 1
+        );
+        let later = info_span!(
+            "later",
+            otel.kind = Empty,
+            otel.status_code = Empty,
+            otel.name = Empty,
+            x = Empty
+        );
+        later.record("otel.status_code", "ok");
+        later.record("otel.kind", tracing::field::display("Client"));
+        later.record("otel.name", "GET /");
+        later.record("x", 5);
+        drop(later);
+        info_span!("named", otel.name = %format_args!("POST {}", "/buy"), otel.status_description = "late");
+        info_span!("other", otel.kind = "sideways", otel.status_code = 2, otel.scope.name = "mine");
+        info!(otel.kind = "server", "an event has no kind");
+    });
+    let rows = rows(&path);
+    let (starts, ends) = (of(&rows, Class::SpanStart), of(&rows, Class::SpanEnd));
+    assert_eq!((starts[0].str("name"), starts[0].u64("kind")), ("at.once", 2));
+    assert_eq!((ends[0].u64("status.code"), ends[0].str("status.message")), (2, "no stock"));
+    assert!(!starts[0].has("otel.kind") && !starts[0].has("otel.status_code"));
+    assert_eq!(starts[0].get("n"), &Value::I64(1));
+    // Recorded later: the kind in a record of its own, the rest in the end.
+    assert_eq!((starts[1].str("name"), starts[1].has("kind")), ("later", false));
+    assert_eq!((starts[2].u64("kind"), starts[2].has("name")), (3, false));
+    assert_eq!((starts[3].get("x"), starts[3].has("otel.name")), (&Value::I64(5), false));
+    assert_eq!((ends[1].u64("status.code"), ends[1].str("name")), (1, "GET /"));
+    // A text alone is of an error.
+    assert_eq!((starts[4].str("name"), ends[2].str("name")), ("POST /buy", "POST /buy"));
+    assert_eq!((ends[2].u64("status.code"), ends[2].str("status.message")), (2, "late"));
+    // What is none of OpenTelemetry's values is an attribute.
+    assert_eq!((starts[5].str("otel.kind"), starts[5].has("kind")), ("sideways", false));
+    assert_eq!(
+        (starts[5].get("otel.status_code"), ends[3].has("status.code")),
+        (&Value::I64(2), false)
+    );
+    assert_eq!((starts.len(), ends.len()), (6, 4));
+    assert_eq!(of(&rows, Class::Log)[0].str("otel.kind"), "server");
+}
+
+#[test]
 fn a_span_begins_says_more_and_ends_and_events_are_in_it() {
     let (_dir, path) = ring();
     tracing::subscriber::with_default(subscriber(&path), || {

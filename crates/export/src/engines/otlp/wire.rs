@@ -163,7 +163,8 @@ pub(super) fn extend(span: &mut Span, more: Span) {
 pub(super) fn end(span: &mut Span, end: &SpanEnd<'_>, now: u64) {
     let at = end.common.time.unwrap_or(now);
     span.end_time_unix_nano = at;
-    if span.name.is_empty() {
+    // A program may name a span at its end.
+    if !end.name.is_empty() {
         span.name = end.name.to_owned();
     }
     if span.parent_span_id.is_empty() {
