@@ -1,9 +1,7 @@
 //! How long an output reports what its receiver refused for good.
 
-use std::time::{Duration, Instant};
-
-/// How long a refusal is reported, at least.
-const REPORTED: Duration = Duration::from_secs(60);
+use super::left_out::REPORTED;
+use std::time::Instant;
 
 /// What a receiver refused for good.
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,6 @@
 use super::batch::{Batch, Credit};
 use super::mapping::Lane;
 use crate::delivery::dead_letters::DeadLetters;
-use crate::delivery::left_out::REPORTED;
 use crate::delivery::output::Figures;
 use crate::delivery::refusals::{Refusals, Refused};
 use crate::delivery::thread::Ended;
