@@ -31,6 +31,9 @@ mod model;
 pub mod registry;
 
 pub use buffer::{BufferOptions, Buffered};
+pub use delivery::checks::{
+    check_address, check_directories, check_directory, check_file, check_socket,
+};
 pub use delivery::compress::Compression;
 #[cfg(any(feature = "nats", feature = "otlp"))]
 pub use delivery::dead_letters::DeadLetterFile;

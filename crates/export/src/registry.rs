@@ -1,5 +1,7 @@
 //! All outputs by name: one entry for each, which is all that others know of it.
 
+use crate::delivery::checks::{check_directory, check_file, of_output};
+pub use crate::delivery::opener::Opener;
 pub use crate::delivery::output::Delivers;
 use crate::delivery::output::{Output, OutputError};
 use crate::delivery::rotated::Rotated;
@@ -7,7 +9,7 @@ use crate::delivery::series::{Rotation, free_path, series as all_of};
 use crate::delivery::terms::{HasTerms, OwnTerms, Terms, have_no_terms, have_terms};
 use crate::engines::null::Null;
 use crate::files::ctf::{Ctf, CtfOptions};
-use crate::files::json::JsonLines;
+use crate::files::json::{self, JsonLines};
 use crate::files::perf_data::{PerfData, PerfDataOptions};
 use crate::files::perfetto::{Perfetto, PerfettoOptions};
 use crate::files::recording::{self, Existing, Recording};
@@ -70,9 +72,6 @@ pub enum Replaces {
     Existing,
 }
 
-/// Opens an output of this name, any number of times.
-pub type Opener = Rc<dyn Fn(&str, &Terms) -> Result<Box<dyn Output>, OutputError>>;
-
 /// The options of an output, as a file or flags have them.
 pub trait ReadOptions {
     /// Why they are no options of this output.
@@ -82,7 +81,10 @@ pub trait ReadOptions {
     ///
     /// # Errors
     /// What is wrong with them.
-    fn part<T: DeserializeOwned>(&mut self, keys: &[&str]) -> Result<T, Self::Error>;
+    fn part<T: DeserializeOwned>(&mut self, keys: &[&'static str]) -> Result<T, Self::Error>;
+
+    /// Notes keys of which serde does not say that they are expected.
+    fn expects(&mut self, _: &[&'static str]) {}
 
     /// Parses all others.
     ///
@@ -95,7 +97,7 @@ pub trait ReadOptions {
 macro_rules! kinds {
     ($(
         $name:literal $(with $feature:literal)?, $first:expr, $place:ident, $replaces:ident,
-        $about:literal, $reader:expr, $delivers:ident, $make:ident($open:expr);
+        $about:literal, $reader:expr, $delivers:ident, $make:ident($check:expr, $open:expr);
     )*) => {
         /// All kinds, also those that this build does not have.
         pub const KINDS: &[Kind] = &[$(Kind {
@@ -128,14 +130,14 @@ macro_rules! kinds {
         /// }
         /// let options = |text: &str| Toml(toml::from_str(text).expect("it is TOML"));
         /// let open = registry::opener("null", options("")).expect("it is in every build")?;
-        /// assert_eq!(open("nothing", &Terms::default())?.figures().taken, 0);
+        /// assert_eq!(open.open("nothing", &Terms::default())?.figures().taken, 0);
         /// assert!(registry::opener("null", options("a = 1")).is_some_and(|read| read.is_err()));
         /// assert!(registry::opener("fax", options("")).is_none());
         /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```
         pub fn opener<R: ReadOptions>(kind: &str, options: R) -> Option<Result<Opener, R::Error>> {
             match kind {
-                $($(#[cfg(feature = $feature)])? $name => Some($make(options, Place::$place, Delivers::$delivers, $open)),)*
+                $($(#[cfg(feature = $feature)])? $name => Some($make(options, Place::$place, Delivers::$delivers, $check, $open)),)*
                 _ => None,
             }
         }
@@ -144,33 +146,33 @@ macro_rules! kinds {
 
 kinds! {
     "json", Some("path"), Stream, Never, "JSON lines: an object for each record and each loss",
-        Some("each line of {} is an object: `jq . {}`"), Written, single(JsonLines::open);
+        Some("each line of {} is an object: `jq . {}`"), Written, single(json::check, JsonLines::open);
     "perfetto", Some("path"), File, Overwrite, "A trace for https://ui.perfetto.dev",
-        Some("open {} in https://ui.perfetto.dev"), Written, series(Perfetto::open);
+        Some("open {} in https://ui.perfetto.dev"), Written, series(in_file, Perfetto::open);
     "ctf", Some("path"), Directory, Overwrite,
         "A CTF 1.8 trace for babeltrace2 and Trace Compass: a directory",
-        Some("read it with `babeltrace2 {}`"), Written, series(Ctf::open);
+        Some("read it with `babeltrace2 {}`"), Written, series(in_directory, Ctf::open);
     "parquet" with "parquet", Some("path"), Directory, Overwrite,
         "Tables for pyarrow, DuckDB and others, one for each type: a directory",
         Some("read it with Python: `pyarrow.parquet.read_table(\"{}/TYPE.parquet\")`"),
-        Finished, series(crate::files::parquet::Parquet::open);
+        Finished, series(crate::files::parquet::check, crate::files::parquet::Parquet::open);
     "perf-data", Some("path"), File, Overwrite, "A file for `perf script` and related tools",
-        Some("read it with `perf script -i {}`"), Finished, series(PerfData::open);
+        Some("read it with `perf script -i {}`"), Finished, series(in_file, PerfData::open);
     "otlp" with "otlp", Some("endpoint"), Address, Never,
         "OTLP over HTTP, to a collector: logs, metrics and traces. OUT is its address, or unix:// \
          and the path of its socket",
-        None, Written, single(crate::engines::otlp::Otlp::open);
+        None, Written, otlp(crate::engines::otlp::Otlp::check, crate::engines::otlp::Otlp::open);
     "nats" with "nats", Some("servers"), Addresses, Never,
         "NATS JetStream. OUT is a server's address",
-        None, Written, single(crate::engines::nats::Nats::open);
+        None, Written, single(crate::engines::nats::Nats::check, crate::engines::nats::Nats::open);
     "recording", Some("path"), FileOrPipe, Existing,
         "A recording: a selection of another one, or what rings hold",
-        Some("read it with `perfring export {} --to json`"), Written, series(Recording::open);
+        Some("read it with `perfring export {} --to json`"), Written, series(in_file, Recording::open);
     "prometheus" with "prometheus", Some("listen"), Listens, Never,
         "Metrics that Prometheus asks for",
-        None, Written, single(crate::engines::prometheus::Prometheus::open);
+        None, Written, single(crate::engines::prometheus::check, crate::engines::prometheus::Prometheus::open);
     "null", None, Nothing, Never, "Nowhere: for measuring", None, Written,
-        single(|_, _: &Nothing| Ok(Null::default()));
+        single(|_, _: &Nothing| Ok(()), |_, _: &Nothing| Ok(Null::default()));
 }
 
 impl Kind {
@@ -231,6 +233,7 @@ fn single<R: ReadOptions, T, O>(
     mut options: R,
     place: Place,
     _: Delivers,
+    check: impl Fn(&str, &T) -> Result<(), OutputError> + 'static,
     open: impl Fn(&str, &T) -> Result<O, OutputError> + 'static,
 ) -> Result<Opener, R::Error>
 where
@@ -238,8 +241,12 @@ where
     O: Output + 'static,
 {
     let own: OwnTerms = options.part(own_keys(place))?;
-    let options: T = options.read()?;
-    Ok(Rc::new(move |name, terms| Ok(Box::new(open(name, &options.with(own.or(terms)))?))))
+    let options: Rc<T> = Rc::new(options.read()?);
+    let checked = Rc::clone(&options);
+    Ok(Opener::new(
+        move |name| check(name, &checked),
+        move |name, terms| Ok(Box::new(open(name, &options.with(own.or(terms)))?)),
+    ))
 }
 
 /// Returns the keys of an output that say what else it has in common with others.
@@ -269,6 +276,32 @@ have_no_terms! {
     Nothing;
     #[cfg(feature = "prometheus")]
     crate::engines::prometheus::Options;
+}
+
+#[cfg(feature = "otlp")]
+fn otlp<R: ReadOptions>(
+    mut options: R,
+    place: Place,
+    delivers: Delivers,
+    check: impl Fn(&str, &crate::engines::otlp::Options) -> Result<(), OutputError> + 'static,
+    open: impl Fn(
+        &str,
+        &crate::engines::otlp::Options,
+    ) -> Result<crate::engines::otlp::Otlp, OutputError>
+    + 'static,
+) -> Result<Opener, R::Error> {
+    options.expects(&crate::engines::otlp::Options::KEYS);
+    single(options, place, delivers, check, open)
+}
+
+/// Checks the place of an output that writes files.
+fn in_file<T: FileOptions>(name: &str, options: &T) -> Result<(), OutputError> {
+    of_output(name, check_file(options.path()))
+}
+
+/// Checks the place of an output that writes directories.
+fn in_directory<T: FileOptions>(name: &str, options: &T) -> Result<(), OutputError> {
+    of_output(name, check_directory(options.path()))
 }
 
 /// Options of an output that writes one file after the other.
@@ -334,6 +367,7 @@ fn series<R, T, O>(
     mut options: R,
     place: Place,
     delivers: Delivers,
+    check: impl Fn(&str, &T) -> Result<(), OutputError> + 'static,
     open: impl Fn(&str, &T) -> Result<O, OutputError> + Clone + 'static,
 ) -> Result<Opener, R::Error>
 where
@@ -344,7 +378,9 @@ where
     let rotation: Rotation = options.part(&Rotation::KEYS)?;
     let own: OwnTerms = options.part(own_keys(place))?;
     let options: T = options.read()?;
-    Ok(rotated(options, rotation, own, delivers, open))
+    let checked = options.clone();
+    let open = rotated(options, rotation, own, delivers, open);
+    Ok(Opener::new(move |name| check(name, &checked), open))
 }
 
 /// Returns what opens an output of files, one after the other if they are rotated.
@@ -354,8 +390,8 @@ fn rotated<T: FileOptions + 'static, O: Output + 'static>(
     own: OwnTerms,
     delivers: Delivers,
     open: impl Fn(&str, &T) -> Result<O, OutputError> + Clone + 'static,
-) -> Opener {
-    Rc::new(move |name, terms| {
+) -> impl Fn(&str, &Terms) -> Result<Box<dyn Output>, OutputError> + 'static {
+    move |name, terms| {
         let terms = own.or(terms);
         let options = options.with(terms.clone());
         let (path, first) = (options.path().to_owned(), options.first());
@@ -369,16 +405,9 @@ fn rotated<T: FileOptions + 'static, O: Output + 'static>(
         let next = move |path: &Path| -> Result<Box<dyn Output>, OutputError> {
             Ok(Box::new(open(&its, &options.at(path.to_owned()))?))
         };
-        Ok(Box::new(Rotated::open(
-            name,
-            &rotation,
-            &terms,
-            delivers,
-            &path,
-            first,
-            Box::new(next),
-        )?))
-    })
+        let next = Box::new(next);
+        Ok(Box::new(Rotated::open(name, &rotation, &terms, delivers, &path, first, next)?))
+    }
 }
 
 /// Opens a recording that begins its next file as the rotation says, like the output `recording` of a

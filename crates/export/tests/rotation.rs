@@ -32,7 +32,7 @@ impl ReadOptions for Toml {
 fn open(kind: &str, path: &Path, options: &str) -> Box<dyn Output> {
     let options = format!("path = {:?}\n{options}", path.display().to_string());
     let open = registry::opener(kind, Toml(toml::from_str(&options).unwrap())).unwrap().unwrap();
-    open(kind, &Terms::default()).unwrap()
+    open.open(kind, &Terms::default()).unwrap()
 }
 
 /// Offers these records, and flushes after each hundred of them.
@@ -160,7 +160,8 @@ fn a_limit_of_all_files_below_that_of_one_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let options = format!("path = '{}/a'\nmax_bytes = 10\nkeep_bytes = 9", dir.path().display());
     let options = Toml(toml::from_str(&options).unwrap());
-    let opened = registry::opener("recording", options).unwrap().unwrap()("out", &Terms::default());
+    let opener = registry::opener("recording", options).unwrap().unwrap();
+    let opened = opener.open("out", &Terms::default());
     assert!(opened.err().unwrap().sentence.contains("keep_bytes"));
 }
 

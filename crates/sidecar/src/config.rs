@@ -5,7 +5,7 @@ pub(crate) mod filter;
 mod input;
 mod kinds;
 pub(crate) mod record_rule;
-mod service;
+pub(crate) mod service;
 pub(crate) mod snapshot_rule;
 mod table;
 
@@ -17,6 +17,7 @@ pub use service::{Control, Health, Own};
 pub use table::ConfigError;
 
 use crate::log::LogFormat;
+use files::Places;
 use perfring_export::{FileMode, Terms, read_duration};
 use record_rule::RecordRule;
 use serde::Deserialize;
@@ -206,8 +207,8 @@ impl Config {
     /// Checks the configuration as a whole.
     ///
     /// # Errors
-    /// [`ConfigError`]: no input, no output, two outputs of one name or with one file, a file whose
-    /// directory does not exist, two rules of one name, or a rule for an output that is not there.
+    /// [`ConfigError`]: no input, no output, two of one name, two with one file or one address, a place that cannot be
+    /// written to, an address that is none, a file that cannot be read, or a rule for an output that is not there.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.inputs.is_empty() {
             return Err(ConfigError(
@@ -229,14 +230,21 @@ impl Config {
                 twice.name
             )));
         }
-        if let Some(status) = &self.settings.status {
-            files::directory_of(status, "status")?;
-        }
         if let Some(health) = &self.settings.health {
             health.check()?;
         }
         RecordRule::check(&self.record_rules, &self.outputs)?;
-        files::check(&self.outputs)
+        let settings = &self.settings;
+        files::check(&Places {
+            inputs: &self.inputs,
+            outputs: &self.outputs,
+            snapshots: &self.snapshots,
+            state: settings.state.as_deref(),
+            status: settings.status.as_deref(),
+            control: settings.control.as_ref().and_then(|control| control.path.as_deref()),
+            own: settings.own.as_ref().map(|own| &*own.ring),
+            health: settings.health.as_ref().map(|health| &*health.listen),
+        })
     }
 
     /// Returns how long an output may take to deliver what was read.

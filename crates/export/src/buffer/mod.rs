@@ -13,6 +13,7 @@ mod place;
 mod progress;
 mod spool;
 
+use crate::delivery::checks::{check_directories, more_than_zero, of_output};
 use crate::delivery::output::{Figures, Output, OutputError, Own, Took};
 use crate::model::duration::read_size;
 use crate::model::event::{Event, Origin, What};
@@ -41,6 +42,17 @@ pub struct BufferOptions {
     /// Bytes that it takes on the disk, at most. Default 1 GiB.
     #[serde(default = "max_bytes", deserialize_with = "read_size")]
     pub max_bytes: u64,
+}
+
+impl BufferOptions {
+    /// Checks its directory and its limit.
+    ///
+    /// # Errors
+    /// [`OutputError`] of the output of this name.
+    pub fn check(&self, name: &str) -> Result<(), OutputError> {
+        more_than_zero(name, &[("buffer.max_bytes", self.max_bytes)])?;
+        of_output(name, check_directories(&self.path))
+    }
 }
 
 const fn max_bytes() -> u64 {
@@ -96,6 +108,7 @@ impl Buffered {
         options: &BufferOptions,
         inner: Box<dyn Output>,
     ) -> Result<Self, OutputError> {
+        options.check(name)?;
         let numbers = Rc::default();
         let mut spool = Spool::open(name, &options.path, options.max_bytes, Rc::clone(&numbers))?;
         Ok(Buffered {

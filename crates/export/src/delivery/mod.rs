@@ -1,5 +1,6 @@
 //! What outputs are, and what they share.
 
+pub(crate) mod checks;
 pub(crate) mod compress;
 #[cfg(any(feature = "nats", feature = "otlp"))]
 pub(crate) mod dead_letters;
@@ -7,6 +8,7 @@ pub(crate) mod draft;
 pub(crate) mod jitter;
 #[cfg(any(feature = "nats", feature = "otlp", feature = "prometheus"))]
 pub(crate) mod left_out;
+pub(crate) mod opener;
 pub(crate) mod output;
 #[cfg(any(feature = "nats", feature = "otlp"))]
 pub(crate) mod refusals;

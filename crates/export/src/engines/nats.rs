@@ -93,7 +93,8 @@ mod worker;
 
 pub use options::{Discard, Headers, Options, Payload, Storage, Stream};
 
-use crate::delivery::dead_letters::DeadLetters;
+use crate::delivery::checks::{check_file, of_output};
+use crate::delivery::dead_letters::{DeadLetterFile, DeadLetters};
 use crate::delivery::output::{Figures, Output, OutputError, Took};
 use crate::delivery::thread::Ended;
 use crate::model::event::{Event, What};
@@ -154,8 +155,7 @@ impl Nats {
     /// [`OutputError`] if the options are invalid, or a file that they name cannot be read.
     pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
         let error = |sentence: String| OutputError::new(name, sentence);
-        options.check().map_err(error)?;
-        options.connect(name).map_err(error)?;
+        Self::check(name, options)?;
         let encoder = Encoder::new(options).map_err(error)?;
         let batches = Batches::new(name, options)?;
         let (file, most) = (&options.dead_letters, options.dead_letters_max_bytes);
@@ -189,6 +189,18 @@ impl Nats {
             ended,
             thread,
         })
+    }
+
+    /// Checks addresses, subjects, limits, and the files that the options name.
+    pub(crate) fn check(name: &str, options: &Options) -> Result<(), OutputError> {
+        let error = |sentence: String| OutputError::new(name, sentence);
+        options.check().map_err(error)?;
+        options.connect(name).map_err(error)?;
+        if let DeadLetterFile::At(letters) = &options.dead_letters {
+            of_output(name, check_file(letters))?;
+        }
+        Encoder::new(options).map_err(error)?;
+        Batches::new(name, options).map(drop)
     }
 
     fn hand_over(&mut self) -> Result<(), OutputError> {

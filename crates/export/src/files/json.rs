@@ -29,6 +29,16 @@ mod file;
 mod lines;
 mod packed;
 
+use crate::delivery::checks::{check_file, of_output};
+use crate::delivery::output::OutputError;
 pub use encode::{Integers, encode, utc};
 pub use file::Options;
 pub use lines::JsonLines;
+
+/// Checks where lines are written.
+pub(crate) fn check(name: &str, options: &Options) -> Result<(), OutputError> {
+    match options.path.as_os_str() == "-" {
+        true => Ok(()),
+        false => of_output(name, check_file(&options.path)),
+    }
+}

@@ -6,6 +6,7 @@ mod options;
 mod slot;
 mod table;
 
+use crate::delivery::checks::{check_directory, more_than_zero, of_output};
 use crate::delivery::draft::{Draft, directory, trouble};
 use crate::delivery::output::{Figures, Output, OutputError, Took};
 use crate::model::event::{Event, Loss, Origin, Rec, What};
@@ -93,6 +94,12 @@ struct Ending {
     draft: Draft,
     records: u64,
     oldest: Option<u64>,
+}
+
+/// Checks where tables are written, and how large they may get.
+pub(crate) fn check(name: &str, options: &ParquetOptions) -> Result<(), OutputError> {
+    more_than_zero(name, &[("memory", options.memory as u64)])?;
+    of_output(name, check_directory(&options.path))
 }
 
 impl Parquet {
@@ -400,7 +407,8 @@ impl Output for Parquet {
     fn retry(&mut self) -> bool {
         let open = self.slots.iter_mut().filter_map(|slot| Some(slot.table.as_mut()?.draft()));
         let all = open.chain(self.ending.iter_mut().map(|ending| &mut ending.draft));
-        all.fold(false, |waited, draft| draft.retry() || waited)
+        // Of all of them, not only of the first that waits.
+        all.filter_map(|draft| draft.retry().then_some(())).count() > 0
     }
 
     fn unsettled(&mut self) -> Option<u64> {

@@ -1,45 +1,145 @@
-//! The files that outputs write to, checked before anything is opened.
+//! The places that a configuration names, checked before anything is opened.
 
+use super::input::{Input, InputSource};
 use super::kinds::OutputConfig;
+use super::snapshot_rule::SnapshotRule;
 use super::table::ConfigError;
+
+use perfring_consumer::Location;
+use perfring_export::{check_directories, check_file, check_socket};
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// Checks that each file has one output, and a directory to be in.
-pub(super) fn check(outputs: &[OutputConfig]) -> Result<(), ConfigError> {
-    let mut all: HashMap<PathBuf, &str> = HashMap::new();
-    for output in outputs {
+/// The places of a configuration.
+pub(super) struct Places<'a> {
+    pub(super) inputs: &'a [Input],
+    pub(super) outputs: &'a [OutputConfig],
+    pub(super) snapshots: &'a [SnapshotRule],
+    pub(super) state: Option<&'a Path>,
+    pub(super) status: Option<&'a Path>,
+    pub(super) control: Option<&'a Path>,
+    pub(super) own: Option<&'a Path>,
+    pub(super) health: Option<&'a str>,
+}
+
+/// Checks that each file, each buffer and each address is used once, and can be used.
+pub(super) fn check(places: &Places<'_>) -> Result<(), ConfigError> {
+    let of = |whose: &str, checked: Result<(), String>| {
+        checked.map_err(|why| ConfigError(format!("{whose}: {why}")))
+    };
+    of("state", places.state.map_or(Ok(()), in_directories))?;
+    of("status", places.status.map_or(Ok(()), check_file))?;
+    of(
+        "[control]",
+        places
+            .control
+            .map_or(Ok(()), |path| check_socket(path).and_then(|()| in_directories(path))),
+    )?;
+    of("[own]", places.own.map_or(Ok(()), check_file))?;
+    places.inputs.iter().try_for_each(input)?;
+    places.outputs.iter().try_for_each(OutputConfig::check)?;
+    for snapshot in places.snapshots {
+        of("[[snapshot]]", check_directories(&snapshot.dir))?;
+    }
+    once(places)?;
+    addresses(places)
+}
+
+/// Checks a file whose directories are made if there are none.
+fn in_directories(file: &Path) -> Result<(), String> {
+    match file.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        Some(dir) if !dir.exists() => check_directories(dir),
+        _ => check_file(file),
+    }
+}
+
+/// Checks that what an input names is what it says.
+fn input(input: &Input) -> Result<(), ConfigError> {
+    let wrong = |what: String| Err(ConfigError(format!("[[input]]: {what}")));
+    match &input.source {
+        InputSource::Dir(dir) if dir.exists() && !dir.is_dir() => {
+            wrong(format!("{} is not a directory: for a ring write ring = ", dir.display()))
+        }
+        InputSource::Ring(Location::File(ring)) if ring.is_dir() => {
+            wrong(format!("{} is a directory: for all rings in it write dir = ", ring.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that no two write to one file, and that nothing writes into the directory of an input.
+fn once(places: &Places<'_>) -> Result<(), ConfigError> {
+    let dirs = places.inputs.iter().filter_map(|input| match &input.source {
+        InputSource::Dir(dir) => Some(dir.canonicalize().unwrap_or_else(|_| dir.clone())),
+        _ => None,
+    });
+    let dirs: Vec<PathBuf> = dirs.collect();
+    let mut all: HashMap<PathBuf, String> = HashMap::new();
+    let mut add = |place: &str, file: &Path, whose: String| {
+        if is_shared(file) {
+            return Ok(());
+        }
+        let path = whole(file);
+        if dirs.iter().any(|dir| path == *dir || path.parent() == Some(dir)) {
+            return Err(ConfigError(format!(
+                "{place}{whose} writes to {} in the directory of an input, where all files are read as rings: choose \
+                 another directory",
+                file.display()
+            )));
+        }
+        match all.insert(path, whose.clone()) {
+            None => Ok(()),
+            Some(other) => Err(ConfigError(format!(
+                "{place}{other} and {whose} both write to {}: give one of them another path",
+                file.display()
+            ))),
+        }
+    };
+    for output in places.outputs {
+        let name = format!("the output {:?}", output.name);
         if let Some(file) = &output.file {
-            directory_of(file, &output.name)?;
+            add(&output.place, file, name.clone())?;
         }
-        let buffer = output.buffer.iter().map(|buffer| &buffer.path);
-        for file in output.file.iter().chain(buffer) {
-            let other = match is_shared(file) {
-                true => None,
-                false => all.insert(whole(file), &output.name),
-            };
-            if let Some(other) = other {
-                let (name, file) = (&output.name, file.display());
-                return Err(ConfigError(format!(
-                    "the outputs {other:?} and {name:?} both write to {file}: give one of them \
-                     another path"
-                )));
-            }
+        if let Some(buffer) = &output.buffer {
+            add(&output.place, &buffer.path, format!("the buffer of {name}"))?;
         }
+    }
+    let others =
+        [(places.state, "state"), (places.status, "status"), (places.control, "[control]")];
+    for (file, whose) in others {
+        file.map_or(Ok(()), |file| add("", file, whose.to_owned()))?;
     }
     Ok(())
 }
 
-/// Checks that the directory of a file exists.
-pub(super) fn directory_of(file: &Path, whose: &str) -> Result<(), ConfigError> {
-    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
-    match dir.filter(|dir| !dir.is_dir()) {
-        None => Ok(()),
-        Some(dir) => Err(ConfigError(format!(
-            "{whose}: the directory {} of {} does not exist: create it, or choose another path",
-            dir.display(),
-            file.display()
-        ))),
+/// Checks that no two listen on one address.
+fn addresses(places: &Places<'_>) -> Result<(), ConfigError> {
+    let mut all: Vec<(String, String)> = Vec::new();
+    let outputs = places.outputs.iter();
+    let outputs = outputs.filter_map(|output| {
+        Some((output.listen.clone()?, format!("the output {:?}", output.name)))
+    });
+    let health = places.health.map(|listen| (listen.to_owned(), "[health]".to_owned()));
+    for (address, whose) in outputs.chain(health) {
+        if let Some((_, other)) = all.iter().find(|(other, _)| is_same(other, &address)) {
+            return Err(ConfigError(format!(
+                "{other} and {whose} both listen on {address}: give one of them another address"
+            )));
+        }
+        all.push((address, whose));
+    }
+    Ok(())
+}
+
+/// Returns whether of two addresses one takes the other's port.
+fn is_same(one: &str, other: &str) -> bool {
+    match (one.parse::<SocketAddr>(), other.parse::<SocketAddr>()) {
+        (Ok(one), Ok(other)) => {
+            let any = one.ip().is_unspecified() || other.ip().is_unspecified();
+            one.port() == other.port() && one.port() != 0 && (any || one.ip() == other.ip())
+        }
+        _ => one == other,
     }
 }
 

@@ -9,7 +9,6 @@ use serde::Deserialize;
 use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::time::Duration;
 
 /// The age at which a file is finished that cannot be read before that, unless the configuration has another: a file without an
@@ -59,6 +58,10 @@ pub struct OutputConfig {
     pub(super) held_for: Duration,
     /// The file or the directory that it writes to, or `-` for stdout.
     pub(super) file: Option<PathBuf>,
+    /// The address that it listens on.
+    pub(super) listen: Option<String>,
+    /// Where it stands in the configuration, for errors.
+    pub(super) place: String,
     same: String,
     open: Opener,
 }
@@ -108,7 +111,9 @@ impl OutputConfig {
             held_for: Duration::ZERO,
             file: None,
             same: String::new(),
-            open: Rc::new(move |name, _| open(name)),
+            place: String::new(),
+            listen: None,
+            open: Opener::new(|_| Ok(()), move |name, _| open(name)),
         }
     }
 
@@ -117,11 +122,19 @@ impl OutputConfig {
     /// # Errors
     /// The output's error.
     pub(crate) fn open(&self, terms: &Terms) -> Result<Box<dyn Output>, OutputError> {
-        let output = (self.open)(&self.name, terms)?;
+        let output = self.open.open(&self.name, terms)?;
         Ok(match &self.buffer {
             Some(options) => Box::new(Buffered::open(&self.name, options, output)?),
             None => output,
         })
+    }
+
+    /// Checks what opening it would refuse.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let buffer = self.buffer.as_ref().map_or(Ok(()), |buffer| buffer.check(&self.name));
+        buffer
+            .and_then(|()| self.open.check(&self.name))
+            .map_err(|error| ConfigError(format!("{}{error}", self.place)))
     }
 
     /// Returns whether it is configured like the other.
@@ -144,7 +157,7 @@ impl OutputConfig {
     }
 
     pub(super) fn read(mut table: Table<'_>, taken: &HashSet<String>) -> Result<Self, ConfigError> {
-        let same = table.same();
+        let (same, at) = (table.same(), table.error("").0);
         let common: Common = table.part(&Common::KEYS)?;
         let wrong = |message: &str| table.error(message);
         let known = Kind::here().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
@@ -161,6 +174,8 @@ impl OutputConfig {
         };
         let missing = wrong(&of.missing());
         let place = of.first.and_then(|key| table.text(key)).map(PathBuf::from);
+        let listen = place.as_ref().filter(|_| of.place == Place::Listens);
+        let listen = listen.map(|listen| listen.to_string_lossy().into_owned());
         let file = match of.place {
             Place::Stream => Some(place.unwrap_or_else(|| "-".into())),
             Place::File | Place::FileOrPipe | Place::Directory => place,
@@ -185,6 +200,8 @@ impl OutputConfig {
             delivered_within,
             held_for,
             file,
+            listen,
+            place: at,
             same,
             open,
         })

@@ -1,10 +1,10 @@
 //! What the sidecar offers to those who run it: `[health]` and `[control]`.
 
 use super::table::ConfigError;
-use perfring_export::read_duration;
+use perfring_export::{check_address, check_file, check_socket, read_duration};
 use perfring_set::NotRead;
 use serde::Deserialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// `[health]`: an endpoint that says how the sidecar is.
@@ -77,7 +77,38 @@ impl Health {
         if has_tls && self.listen.starts_with("unix:") {
             return wrong("a Unix socket has no TLS: leave certificate out");
         }
+        let listens = match self.listen.strip_prefix("unix:") {
+            Some(path) => check_socket(Path::new(path)).and_then(|()| check_file(Path::new(path))),
+            None => check_address(&self.listen)
+                .map_err(|why| format!("cannot listen, as listen = {why}")),
+        };
+        let token = |()| self.token_file.as_deref().map_or(Ok(()), |file| token(file).map(drop));
+        let checked = listens.and_then(token).and_then(|()| self.check_tls());
+        checked.or_else(|why| wrong(&why))
+    }
+
+    /// Checks that the certificates can be read.
+    fn check_tls(&self) -> Result<(), String> {
+        #[cfg(feature = "health")]
+        if let (Some(certificate), Some(key)) = (&self.certificate, &self.key) {
+            let files = perfring_export::prometheus::TlsFiles {
+                certificate: certificate.clone(),
+                key: key.clone(),
+                client_ca: self.client_ca.clone(),
+            };
+            return files.config().map(drop);
+        }
         Ok(())
+    }
+}
+
+/// Reads the token in a file.
+pub(crate) fn token(file: &Path) -> Result<String, String> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| format!("cannot read the token in {}: {error}", file.display()))?;
+    match text.trim() {
+        "" => Err(format!("there is no token in {}", file.display())),
+        token => Ok(token.to_owned()),
     }
 }
 

@@ -17,6 +17,8 @@ pub struct ConfigError(pub(crate) String);
 pub(super) struct Tables<'a> {
     source: Source<'a>,
     all: Spanned<DeTable<'a>>,
+    /// Keys that were taken, for errors that list what is expected.
+    taken: Vec<&'static str>,
 }
 
 /// One table of an array of tables.
@@ -24,6 +26,8 @@ pub(crate) struct Table<'a> {
     source: Source<'a>,
     table: DeTable<'a>,
     span: std::ops::Range<usize>,
+    /// Keys that were taken, for errors that list what is expected.
+    taken: Vec<&'static str>,
 }
 
 /// The position of a table in the file.
@@ -65,11 +69,12 @@ impl<'a> Tables<'a> {
     pub(super) fn parse(text: &'a str, name: &str) -> Result<Self, ConfigError> {
         let source = Source { text, name: name.into() };
         let all = DeTable::parse(text).map_err(|error| source.toml(&error, None))?;
-        Ok(Tables { source, all })
+        Ok(Tables { source, all, taken: Vec::new() })
     }
 
     /// Takes the tables under `[[key]]`.
-    pub(super) fn take(&mut self, key: &str) -> Result<Vec<Table<'a>>, ConfigError> {
+    pub(super) fn take(&mut self, key: &'static str) -> Result<Vec<Table<'a>>, ConfigError> {
+        self.taken.push(key);
         let Some(found) = self.all.get_mut().remove(key) else { return Ok(Vec::new()) };
         let wrong = |span: &std::ops::Range<usize>| {
             self.source.error(Some(span.start), &format!("write [[{key}]] for each {key}"))
@@ -79,7 +84,9 @@ impl<'a> Tables<'a> {
         let table = |value: Spanned<DeValue<'a>>| {
             let span = value.span();
             match value.into_inner() {
-                DeValue::Table(table) => Ok(Table { source: self.source.clone(), table, span }),
+                DeValue::Table(table) => {
+                    Ok(Table { source: self.source.clone(), table, span, taken: Vec::new() })
+                }
                 _ => Err(wrong(&span)),
             }
         };
@@ -89,20 +96,24 @@ impl<'a> Tables<'a> {
     /// Parses the remaining keys.
     pub(super) fn rest<T: DeserializeOwned>(self) -> Result<T, ConfigError> {
         let span = self.all.span();
-        read(&self.source, span, self.all.into_inner())
+        read(&self.source, span, self.all.into_inner(), &self.taken)
     }
 }
 
 impl<'a> Table<'a> {
     /// Takes and parses some of its keys.
-    pub(super) fn part<T: DeserializeOwned>(&mut self, keys: &[&str]) -> Result<T, ConfigError> {
+    pub(super) fn part<T: DeserializeOwned>(
+        &mut self,
+        keys: &[&'static str],
+    ) -> Result<T, ConfigError> {
+        self.taken.extend(keys);
         let mut part = DeTable::new();
         for key in keys {
             if let Some((key, value)) = self.table.remove_entry(*key) {
                 part.insert(key, value);
             }
         }
-        read(&self.source, self.span.clone(), part)
+        read(&self.source, self.span.clone(), part, &[])
     }
 
     /// Returns the text of a key, if it has one.
@@ -121,7 +132,7 @@ impl<'a> Table<'a> {
 
     /// Parses all of its keys.
     pub(crate) fn read<T: DeserializeOwned>(self) -> Result<T, ConfigError> {
-        read(&self.source, self.span, self.table)
+        read(&self.source, self.span, self.table, &self.taken)
     }
 
     /// Creates an error about the whole table.
@@ -158,6 +169,7 @@ impl<'a> Table<'a> {
             source: Source { text: "", name: name.into() },
             table,
             span: usize::MAX..usize::MAX,
+            taken: Vec::new(),
         }
     }
 }
@@ -165,8 +177,12 @@ impl<'a> Table<'a> {
 impl ReadOptions for Table<'_> {
     type Error = ConfigError;
 
-    fn part<T: DeserializeOwned>(&mut self, keys: &[&str]) -> Result<T, ConfigError> {
+    fn part<T: DeserializeOwned>(&mut self, keys: &[&'static str]) -> Result<T, ConfigError> {
         Table::part(self, keys)
+    }
+
+    fn expects(&mut self, keys: &[&'static str]) {
+        self.taken.extend(keys);
     }
 
     fn read<T: DeserializeOwned>(self) -> Result<T, ConfigError> {
@@ -178,6 +194,7 @@ fn read<T: DeserializeOwned>(
     source: &Source<'_>,
     span: std::ops::Range<usize>,
     table: DeTable<'_>,
+    taken: &[&str],
 ) -> Result<T, ConfigError> {
     // Options that contain others do not say where a key or a value is that they do not take.
     let keys: Vec<(String, usize)> =
@@ -187,7 +204,7 @@ fn read<T: DeserializeOwned>(
         let unknown = error.message().strip_prefix("unknown field ");
         let key = unknown.and_then(|rest| keys.iter().find(|(key, _)| rest.starts_with(key)));
         if let Some((key, at)) = key {
-            return source.error(Some(*at), &renamed(key, error.message()));
+            return source.error(Some(*at), &renamed(key, &expected(key, error.message(), taken)));
         }
         let start = all.span().start;
         let nowhere = error.span().is_none_or(|span| span.start == start);
@@ -215,6 +232,16 @@ fn wrong_key<T: DeserializeOwned>(all: &Spanned<DeTable<'_>>, message: &str) -> 
         };
         is_it.then(|| key.span().start)
     })
+}
+
+/// Lists all keys that are expected: serde knows those of one part of the options alone.
+fn expected(key: &str, message: &str, taken: &[&str]) -> String {
+    let known =
+        message.split('`').skip(1).step_by(2).filter(|known| *known != key.trim_matches('`'));
+    let mut all: Vec<&str> = known.chain(taken.iter().copied()).collect();
+    all.sort_unstable();
+    all.dedup();
+    format!("unknown field {key}, expected one of `{}`", all.join("`, `"))
 }
 
 /// Says what to write instead of a key with its unit in its name.

@@ -3,10 +3,10 @@
 use super::error::StartError;
 use super::socket::{Socket, SocketFile};
 use crate::config::Health;
+use crate::config::service::token;
 use perfring_export::prometheus::{Answer, Asked, Listener, OwnFigures, Server, TlsFiles};
 use rustix::fs::Mode;
 use std::fmt::Write as _;
-use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -136,16 +136,6 @@ fn tls(config: &Health, listener: TcpListener) -> Result<Listener, String> {
     };
     files.config()?;
     Ok(Listener::Tls(listener, files))
-}
-
-/// Reads a token.
-fn token(file: &Path) -> Result<String, String> {
-    let text = fs::read_to_string(file)
-        .map_err(|error| format!("cannot read the token in {}: {error}", file.display()))?;
-    match text.trim() {
-        "" => Err(format!("there is no token in {}", file.display())),
-        token => Ok(token.to_owned()),
-    }
 }
 
 /// Compares two texts in a time that does not say where they differ.

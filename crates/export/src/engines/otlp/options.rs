@@ -2,6 +2,7 @@
 
 use super::headers::Sources;
 use super::mapping::{Lane, Mapping};
+use crate::delivery::checks::check_socket;
 use crate::delivery::dead_letters::DeadLetterFile;
 use crate::delivery::output::OutputError;
 use crate::delivery::terms::Terms;
@@ -88,6 +89,41 @@ pub struct Options {
     /// others.
     #[serde(flatten)]
     pub mapping: Mapping,
+}
+
+impl Options {
+    /// All keys, those of [`Mapping`] included: serde does not name them in its errors.
+    pub(crate) const KEYS: [&str; 29] = [
+        "protocol",
+        "endpoint",
+        "logs_endpoint",
+        "metrics_endpoint",
+        "traces_endpoint",
+        "headers",
+        "headers_file",
+        "token_file",
+        "compression",
+        "timeout",
+        "certificate",
+        "client_certificate",
+        "client_key",
+        "dead_letters",
+        "dead_letters_max_bytes",
+        "queue_bytes",
+        "signals",
+        "plain",
+        "key",
+        "batch_items",
+        "batch_bytes",
+        "batch_delay",
+        "metric_interval",
+        "resource_wait",
+        "open_spans",
+        "held_bytes",
+        "span_wait",
+        "long_spans",
+        "span_grace",
+    ];
 }
 
 impl Default for Options {
@@ -212,6 +248,10 @@ impl Route {
                  name a host, or be unix:// and the absolute path of a socket"
             ))
         })?;
+
+        if let Some(socket) = &socket {
+            check_socket(socket).map_err(fault)?;
+        }
 
         let reported = if options.headers.0.is_empty() { both("HEADERS") } else { None };
         let (more, token) = (options.headers_file.clone(), options.token_file.clone());

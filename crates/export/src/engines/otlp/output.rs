@@ -6,7 +6,8 @@ use super::mapper::Mapper;
 use super::mapping::Lane;
 use super::options::{Options, Route};
 use super::post;
-use crate::delivery::dead_letters::DeadLetters;
+use crate::delivery::checks::{check_file, more_than_zero, of_output};
+use crate::delivery::dead_letters::{DeadLetterFile, DeadLetters};
 use crate::delivery::output::{Figures, Output, OutputError, Took};
 use crate::model::event::{Event, What};
 use std::sync::Arc;
@@ -29,15 +30,30 @@ impl Otlp {
     /// The options, or the environment, are invalid; a file that they name cannot be read, or that
     /// of dead letters not written.
     pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
-        let env = |key: &str| std::env::var(key).ok();
-        options.mapping.buckets.check().map_err(|why| OutputError::new(name, why))?;
+        Self::check(name, options)?;
         let (file, most) = (&options.dead_letters, options.dead_letters_max_bytes);
         let letters = DeadLetters::open(name, file, &options.terms, most)?;
-        let mut clients = Vec::new();
-        for lane in Lane::ALL.into_iter().filter(|lane| options.mapping.signals.contains(lane)) {
-            clients.push(Client::new(name, Route::new(name, lane, options, &env)?)?);
+        Self::with(name, options, clients(name, options)?, letters)
+    }
+
+    /// Checks addresses, limits, and the files that the options name.
+    pub(crate) fn check(name: &str, options: &Options) -> Result<(), OutputError> {
+        let size = |key, size: usize| (key, size as u64);
+        let mapping = &options.mapping;
+        mapping.buckets.check().map_err(|why| OutputError::new(name, why))?;
+        more_than_zero(
+            name,
+            &[
+                size("queue_bytes", options.queue_bytes),
+                size("batch_items", mapping.batch_items),
+                size("batch_bytes", mapping.batch_bytes),
+                size("held_bytes", mapping.held_bytes),
+            ],
+        )?;
+        if let DeadLetterFile::At(letters) = &options.dead_letters {
+            of_output(name, check_file(letters))?;
         }
-        Self::with(name, options, clients, letters)
+        clients(name, options).map(drop)
     }
 
     pub(super) fn with(
@@ -54,7 +70,7 @@ impl Otlp {
     }
 
     /// Checks that all sending threads run.
-    fn check(&self) -> Result<(), OutputError> {
+    fn are_running(&self) -> Result<(), OutputError> {
         self.lanes
             .ended
             .why()
@@ -80,7 +96,7 @@ impl Otlp {
 
 impl Output for Otlp {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
-        self.check()?;
+        self.are_running()?;
         // What waits to be sent takes all the memory that it may.
         if self.lanes.bytes() >= self.queue_bytes {
             return Ok(Took::Busy);
@@ -94,7 +110,7 @@ impl Output for Otlp {
     fn flush(&mut self) -> Result<(), OutputError> {
         self.mapper.tend();
         self.send();
-        self.check()
+        self.are_running()
     }
 
     fn hurry(&mut self) {
@@ -152,4 +168,11 @@ mod tests {
         assert!(output.figures().trouble.unwrap().contains("out of luck"));
         assert!(output.close(Instant::now()).is_ok(), "nothing is lost");
     }
+}
+
+/// Makes what sends each signal, without connecting.
+fn clients(name: &str, options: &Options) -> Result<Vec<Client>, OutputError> {
+    let env = |key: &str| std::env::var(key).ok();
+    let lanes = Lane::ALL.into_iter().filter(|lane| options.mapping.signals.contains(lane));
+    lanes.map(|lane| Client::new(name, Route::new(name, lane, options, &env)?)).collect()
 }

@@ -52,6 +52,7 @@ mod text;
 #[cfg(feature = "tls")]
 mod tls;
 
+use crate::delivery::checks::{check_address, more_than_zero};
 use crate::delivery::left_out::LeftOut as LeftOutRecords;
 use crate::delivery::output::{Figures, Output, OutputError, Own, Took};
 use crate::model::duration::{read_duration, read_size};
@@ -147,6 +148,18 @@ pub struct Prometheus {
     left_out: LeftOutRecords,
 }
 
+/// Checks the address, the page and its limits.
+pub(crate) fn check(name: &str, options: &Options) -> Result<(), OutputError> {
+    let fault = |sentence: String| OutputError::new(name, sentence);
+    check_address(&options.listen)
+        .map_err(|why| fault(format!("cannot listen, as `listen` = {why}")))?;
+    if !options.path.starts_with('/') {
+        return Err(fault(format!("the path {:?} must begin with /", options.path)));
+    }
+    options.buckets.check().map_err(fault)?;
+    more_than_zero(name, &[("series", options.series as u64), ("bytes", options.bytes as u64)])
+}
+
 impl Prometheus {
     /// Starts to listen and serve.
     ///
@@ -154,6 +167,7 @@ impl Prometheus {
     /// It cannot listen on that address, or the options are invalid.
     pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
         let fault = |sentence: String| OutputError::new(name, sentence);
+        check(name, options)?;
         let listen = &options.listen;
         let listener = TcpListener::bind(listen).map_err(|bad| {
             let advice = match bad.kind() {
@@ -168,10 +182,6 @@ impl Prometheus {
             fault(format!("cannot listen on {listen:?}: {bad}; {advice}"))
         })?;
         let path = options.path.clone();
-        if !path.starts_with('/') {
-            return Err(fault(format!("the path {path:?} must begin with /")));
-        }
-        options.buckets.check().map_err(&fault)?;
         let limits =
             Limits { series: options.series, bytes: options.bytes, expire: options.expire };
         let told = Told { ring: options.ring_label, pid: options.pid_label };

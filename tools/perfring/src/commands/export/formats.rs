@@ -125,7 +125,7 @@ pub(super) fn open(
     asked.options.extend(own.iter().cloned());
     let open =
         registry::opener(kind.name, asked).ok_or_else(|| Failure::Usage(kind.missing()))??;
-    Ok(open(kind.name, &Terms::default())?)
+    Ok(open.open(kind.name, &Terms::default())?)
 }
 
 /// Checks that the path is free, or may be replaced.

@@ -1,0 +1,268 @@
+//! `perfring sidecar --check` refuses what the start refuses, with the same sentence, and nothing else.
+
+use crate::command::{Place, run};
+use std::fs;
+
+/// A place for a configuration: `ROOT` in it stands for the directory.
+struct Tried {
+    place: Place,
+    root: String,
+}
+
+impl Tried {
+    fn new() -> Self {
+        let place = Place::new();
+        let root = place.0.path().to_str().unwrap().to_owned();
+        for dir in ["rings", "out"] {
+            fs::create_dir(place.path(dir)).unwrap();
+        }
+        for (file, text) in [("file", "x"), ("empty", ""), ("no.pem", "no certificate")] {
+            fs::write(place.path(file), text).unwrap();
+        }
+        Tried { place, root }
+    }
+
+    /// Checks and starts: returns both codes and messages, without the time.
+    fn both(&self, keys: &str) -> [(i32, String); 2] {
+        let input =
+            if keys.contains("[[input]]") { "" } else { "[[input]]\ndir = \"ROOT/rings\"\n" };
+        let output = if keys.contains("[[output]]") { "" } else { "[[output]]\ntype = \"null\"\n" };
+        let text = format!("{keys}\n{input}{output}").replace("ROOT", &self.root);
+        let file = self.place.path("sidecar.toml");
+        fs::write(&file, text).unwrap();
+        ["--check", "--once"].map(|how| {
+            let done = run(&["sidecar", "--config", file.to_str().unwrap(), how], b"");
+            (done.code(), done.err().replace(&self.root, "ROOT"))
+        })
+    }
+}
+
+fn output(kind: &str, keys: &str) -> String {
+    format!("[[output]]\ntype = \"{kind}\"\n{keys}")
+}
+
+#[test]
+fn what_the_start_refuses_the_check_refuses_with_the_same_sentence() {
+    let tried = Tried::new();
+    let long = format!("/tmp/{}", "s".repeat(103));
+    let twice = |kind: &str, keys: &str| format!("{}\n{}", output(kind, keys), output(kind, keys));
+    let bad = [
+        // Addresses.
+        (
+            output("prometheus", "listen = \":9464\""),
+            "line 1: prometheus: cannot listen, as `listen` = \":9464\" has no host: write 127.0.0.1:9464",
+        ),
+        (output("prometheus", "listen = \"localhost\""), "has no port"),
+        (
+            output("prometheus", "listen = \"127.0.0.1:99999\""),
+            "ends with a number from 0 to 65535",
+        ),
+        (output("prometheus", "listen = \"192.0.2.1:9464\""), "is no address of this machine"),
+        (output("otlp", "endpoint = \"localhost:4318\""), "\"localhost:4318"),
+        (output("otlp", "endpoint = \"collector\""), "it must begin with http:// or https://"),
+        (
+            output("otlp", &format!("endpoint = \"unix://{long}\"")),
+            "has 108 bytes, and the kernel takes 107 at most",
+        ),
+        (output("nats", "servers = []"), "`servers` is empty"),
+        (output("nats", "servers = [\"nats://a b\"]"), "is not an address"),
+        (
+            "[health]\nlisten = \":9090\"".to_owned(),
+            "[health]: cannot listen, as listen = \":9090\" has no host",
+        ),
+        (format!("[health]\nlisten = \"unix:{long}\""), "has 108 bytes"),
+        (
+            "[health]\nlisten = \"unix:ROOT/none/s\"".to_owned(),
+            "[health]: the directory ROOT/none of ROOT/none/s does not exist",
+        ),
+        (format!("[control]\npath = \"{long}\""), "[control]: the path of the socket"),
+        // Directories.
+        (
+            output("json", "path = \"ROOT/none/x.jsonl\""),
+            "json: the directory ROOT/none of ROOT/none/x.jsonl does not exist: create it",
+        ),
+        (
+            output("json", "path = \"ROOT/file/x.jsonl\""),
+            "ROOT/file of ROOT/file/x.jsonl is not a directory",
+        ),
+        (output("json", "path = \"ROOT/out\""), "ROOT/out is a directory: name a file in it"),
+        (output("perfetto", "path = \"ROOT/none/x\""), "does not exist: create it"),
+        (output("perf-data", "path = \"ROOT/out\""), "is a directory"),
+        (output("ctf", "path = \"ROOT/none/x\""), "does not exist: create it"),
+        (output("ctf", "path = \"ROOT/file\""), "ROOT/file is not a directory"),
+        (output("parquet", "path = \"ROOT/file\""), "ROOT/file is not a directory"),
+        (output("recording", "path = \"ROOT/none/x\""), "does not exist: create it"),
+        (output("null", "buffer = { path = \"ROOT/file\" }"), "null: ROOT/file is not a directory"),
+        (output("otlp", "dead_letters = \"ROOT/none/x\""), "otlp: the directory ROOT/none"),
+        (output("nats", "dead_letters = \"ROOT/none/x\""), "nats: the directory ROOT/none"),
+        (
+            "state = \"ROOT/file/state\"".to_owned(),
+            "state: ROOT/file of ROOT/file/state is not a directory",
+        ),
+        ("status = \"ROOT/none/status\"".to_owned(), "status: the directory ROOT/none"),
+        ("status = \"ROOT/out\"".to_owned(), "status: ROOT/out is a directory"),
+        ("[own]\nring = \"ROOT/none/own\"".to_owned(), "[own]: the directory ROOT/none"),
+        (
+            "[[snapshot]]\ndir = \"ROOT/file\"".to_owned(),
+            "[[snapshot]]: ROOT/file is not a directory",
+        ),
+        (
+            "[[input]]\ndir = \"ROOT/file\"".to_owned(),
+            "ROOT/file is not a directory: for a ring write ring",
+        ),
+        (
+            "[[input]]\nring = \"ROOT/out\"".to_owned(),
+            "ROOT/out is a directory: for all rings in it write dir",
+        ),
+        // Duplicates.
+        (
+            twice("json", "path = \"ROOT/out/x\""),
+            "the output \"json\" and the output \"json-2\" both write to ROOT/out/x",
+        ),
+        (
+            twice("null", "buffer = { path = \"ROOT/out/b\" }"),
+            "the buffer of the output \"null\" and the buffer of",
+        ),
+        (twice("prometheus", "listen = \"127.0.0.1:19464\""), "both listen on 127.0.0.1:19464"),
+        (
+            format!(
+                "[health]\nlisten = \"0.0.0.0:19464\"\n{}",
+                output("prometheus", "listen = \"127.0.0.1:19464\"")
+            ),
+            "and [health] both listen on",
+        ),
+        (
+            format!("status = \"ROOT/out/x\"\n{}", output("json", "path = \"ROOT/out/x\"")),
+            "the output \"json\" and status both write to",
+        ),
+        (
+            output("json", "path = \"ROOT/rings/x.jsonl\""),
+            "writes to ROOT/rings/x.jsonl in the directory of an input",
+        ),
+        (
+            output("ctf", "path = \"ROOT/rings\""),
+            "writes to ROOT/rings in the directory of an input",
+        ),
+        // Files that are read.
+        (output("otlp", "certificate = \"ROOT/none.pem\""), "ROOT/none.pem"),
+        (output("otlp", "token_file = \"ROOT/none\""), "ROOT/none"),
+        (output("nats", "ca_file = \"ROOT/none.pem\""), "nats: ROOT/none.pem"),
+        (output("nats", "credentials_file = \"ROOT/none\""), "ROOT/none"),
+        (output("nats", "token_file = \"ROOT/none\""), "ROOT/none"),
+        ("[health]\ntoken_file = \"ROOT/none\"".to_owned(), "cannot read the token in ROOT/none"),
+        ("[health]\ntoken_file = \"ROOT/empty\"".to_owned(), "there is no token in ROOT/empty"),
+        (
+            "[health]\ncertificate = \"ROOT/no.pem\"\nkey = \"ROOT/no.pem\"".to_owned(),
+            "ROOT/no.pem",
+        ),
+        // Ranges.
+        (output("prometheus", "buckets = [2.0, 1.0]"), "must be rising numbers"),
+        (output("prometheus", "series = 0"), "`series` must be more than 0"),
+        (output("prometheus", "path = \"metrics\""), "must begin with /"),
+        (output("otlp", "batch_bytes = 0"), "`batch_bytes` must be more than 0"),
+        (output("nats", "window = 0"), "must be more than 0"),
+        (output("parquet", "path = \"ROOT/out/p\"\nmemory = 0"), "`memory` must be more than 0"),
+        (
+            output("null", "buffer = { path = \"ROOT/out/b\", max_bytes = 0 }"),
+            "`buffer.max_bytes` must be more than 0",
+        ),
+        (output("json", "max_bytes = \"lots\""), "line 3: \"lots\" is no size"),
+        (output("json", "max_bytes = -1"), "\"-1\" is no size"),
+        (output("json", "max_bytes = 1.5"), "expected a size in bytes, like 65536 or \"64K\""),
+    ];
+    for (keys, says) in &bad {
+        let [checked, started] = tried.both(keys);
+        assert_eq!(checked.0, 2, "{keys}: {}", checked.1);
+        assert!(checked.1.contains(says), "{keys}: {}", checked.1);
+        assert_eq!(checked, started, "{keys}");
+    }
+    println!("{} configurations refused", bad.len());
+}
+
+#[test]
+fn what_the_check_passes_starts() {
+    let tried = Tried::new();
+    let good = [
+        output("json", "path = \"ROOT/out/x.jsonl\"\nmax_bytes = \"100M\""),
+        output("json", "path = \"-\""),
+        output("json", "path = \"/dev/null\""),
+        output("perfetto", "path = \"ROOT/out/x.pftrace\""),
+        output("ctf", "path = \"ROOT/out/ctf\""),
+        output("perf-data", "path = \"ROOT/out/perf.data\""),
+        output("parquet", "path = \"ROOT/out/parquet\""),
+        output("recording", "path = \"ROOT/out/x.perfrec\""),
+        output("prometheus", "listen = \"127.0.0.1:0\""),
+        output("prometheus", "listen = \"[::]:0\""),
+        output("otlp", "endpoint = \"http://127.0.0.1:1\"\ndead_letters = \"ROOT/out/letters\""),
+        output("otlp", "endpoint = \"unix:///tmp/none.sock\""),
+        output("nats", "servers = [\"127.0.0.1:1\"]"),
+        output("null", "buffer = { path = \"ROOT/out/deep/er/b\" }"),
+        "state = \"ROOT/out/new/state\"\nstatus = \"ROOT/out/status\"".to_owned(),
+        "[control]\npath = \"ROOT/out/run/control\"".to_owned(),
+        "[health]\nlisten = \"unix:ROOT/out/health\"".to_owned(),
+        "[[snapshot]]\ndir = \"ROOT/out/snapshots\"".to_owned(),
+        "[[input]]\ndir = \"ROOT/comes/later\"".to_owned(),
+    ];
+    for keys in &good {
+        let [checked, started] = tried.both(keys);
+        assert_eq!(checked.0, 0, "{keys}: {}", checked.1);
+        // A directory that comes later is an input that could not be read now.
+        let is_started = started.0 == 0 || keys.contains("comes/later");
+        assert!(is_started, "{keys}: {}", started.1);
+    }
+    // The check makes nothing.
+    let tried = Tried::new();
+    fs::remove_dir(tried.place.path("out")).unwrap();
+    fs::create_dir(tried.place.path("out")).unwrap();
+    for keys in &good {
+        let file = tried.place.path("sidecar.toml");
+        let input = "[[input]]\ndir = \"ROOT/rings\"\n";
+        let input = if keys.contains("[[input]]") { "" } else { input };
+        let other = if keys.contains("[[output]]") { "" } else { "[[output]]\ntype = \"null\"\n" };
+        fs::write(&file, format!("{keys}\n{input}{other}").replace("ROOT", &tried.root)).unwrap();
+        assert_eq!(run(&["sidecar", "--config", file.to_str().unwrap(), "--check"], b"").code(), 0);
+        assert_eq!(fs::read_dir(tried.place.path("out")).unwrap().count(), 0, "{keys}");
+    }
+}
+
+#[test]
+fn an_unknown_key_is_answered_with_all_keys() {
+    let tried = Tried::new();
+    for (keys, expected) in [
+        ("dealy = 1", ["`delay`", "`input`", "`output`", "`rule`", "`snapshot`", "`health`"]),
+        (
+            "[[output]]\ntype = \"json\"\npth = 1",
+            ["`path`", "`where`", "`buffer`", "`max_bytes`", "`delivered_within`", "`keep_bytes`"],
+        ),
+        (
+            "[[output]]\ntype = \"perfetto\"\npth = 1",
+            ["`path`", "`where`", "`buffer`", "`max_bytes`", "`max_age`", "`overwrite`"],
+        ),
+        (
+            "[[output]]\ntype = \"otlp\"\nendpont = 1",
+            [
+                "`endpoint`",
+                "`where`",
+                "`batch_bytes`",
+                "`span_wait`",
+                "`dead_letters`",
+                "`signals`",
+            ],
+        ),
+        (
+            "[[output]]\ntype = \"null\"\nx = 1",
+            ["`type`", "`name`", "`where`", "`types`", "`min_severity`", "`delivery`"],
+        ),
+        (
+            "[[input]]\ndri = \"x\"",
+            ["`dir`", "`ring`", "`perf`", "`mode`", "`prune_after`", "`priority`"],
+        ),
+    ] {
+        let [checked, _] = tried.both(keys);
+        assert_eq!(checked.0, 2, "{keys}: {}", checked.1);
+        let (_, list) = checked.1.split_once("expected one of ").expect(&checked.1);
+        for key in expected {
+            assert!(list.contains(key), "{keys}: {key}: {}", checked.1);
+        }
+    }
+}
