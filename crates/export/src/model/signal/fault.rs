@@ -1,6 +1,7 @@
 //! Why a record does not match its class.
 
 use perfring_types::Class;
+#[cfg(any(feature = "nats", feature = "otlp", feature = "prometheus"))]
 use perfring_types::read::Value;
 use std::fmt;
 
@@ -73,6 +74,7 @@ impl Fault {
         matches!(self.class, Class::Gauge | Class::Sum | Class::Histogram)
     }
 
+    #[cfg(any(feature = "nats", feature = "otlp", feature = "prometheus"))]
     /// Returns a message that names the instrument, if the record's attributes have its name, or else the record's type.
     pub(crate) fn message(&self, attributes: &[(&str, &Value)], kind: &str) -> String {
         let name = attributes.iter().find_map(|(name, value)| match value {

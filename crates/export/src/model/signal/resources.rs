@@ -118,7 +118,7 @@ impl Resources {
     }
 
     /// Forgets the resource that a process reported.
-    pub(crate) fn forget_process(&mut self, origin: u32, pid: u64) {
+    pub fn forget_process(&mut self, origin: u32, pid: u64) {
         if let Some(ring) = self.rings.get_mut(&origin) {
             ring.reported.remove(&pid);
             ring.order.retain(|its| *its != pid);
