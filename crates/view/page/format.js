@@ -101,6 +101,11 @@ export function sync(t) {
   skew = Math.abs(t - own()) > 1e9 ? t - own() : 0;
 }
 
+/** What a record says, in one line: a log's severity and message come first. */
+export function said(record) {
+  return [record.level?.name, record.message, record.text].filter(Boolean).join(" ");
+}
+
 /** How bad a state is: 0 is good, 3 is bad. */
 export function badness(state) {
   return { ok: 0, quiet: 0, ended: 1, "no producer": 2, "no consumer": 2 }[state] ?? 3;

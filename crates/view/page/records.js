@@ -104,7 +104,7 @@ async function open(line, record) {
   try {
     const one = recording();
     const all = await (one ? ask("recording/record", { id: one.id, seq: record.seq }) : ask("record", { ring: record.ring, seq: record.seq }));
-    const pairs = [["position", whole(all.pos)], ["time", all.utc ?? "none"], ["clock", all.time_ns ? `${all.time_ns} ns` : "none"], ["writer", all.pid ? `pid ${all.pid}, thread ${all.tid}` : null], ["type", all.type], ["length", `${all.len} bytes`], ...all.fields];
+    const pairs = [...all.fields, ["time", all.utc ?? "none"], ["clock", all.time_ns ? `${all.time_ns} ns` : "none"], ["writer", all.pid ? `pid ${all.pid}, thread ${all.tid}` : null], ["type", all.type], ["position", whole(all.pos)], ["length", `${all.len} bytes`]];
     const rows = pairs.filter(([, value]) => value !== null).map(([name, value]) => el("tr", {}, el("td", { class: "dim", text: name }), el("td", { text: value })));
     box.replaceChildren(el("table", {}, el("tbody", {}, ...rows)), el("pre", { text: hex(all.hex) + (all.more ? `\n… and ${whole(all.more)} bytes` : ""), tabindex: "0", "aria-label": "Bytes" }));
   } catch (error) {
@@ -112,19 +112,35 @@ async function open(line, record) {
   }
 }
 
+/** The parts of a line. What a record says is in three: a log's severity, its message or a name, and the other values. */
+const cells = () => [el("span"), el("span"), el("span"), el("span", {}, el("b"), " ", el("span"), " ", el("span")), el("span")];
+
+/** How bad a log is. */
+function tone({ number, name }) {
+  const text = name.toLowerCase();
+  if (number === null) return /^(err|crit|fatal|alert|emerg)/.test(text) ? "bad" : text.startsWith("warn") ? "warn" : "dim";
+  return number >= 17 ? "bad" : number >= 13 ? "warn" : "dim";
+}
+
 /** Shows a record in a line, which is one that is not needed any more if there is one. */
-function line(record, node = el("div", {}, ...Array.from({ length: 5 }, () => el("span")))) {
+function line(record, node = el("div", {}, ...cells())) {
   const lost = record.lost !== null;
   const ring = view.base === undefined ? rings.get(record.ring) : undefined;
-  const texts = [clock(record.t, 6, view.base) || `@${record.pos}`, ring ? label(ring) : record.name, lost ? "" : record.type, lost ? `${whole(record.lost)} records lost: ${record.text}` : record.text, lost ? "" : bytes(record.len)];
+  const texts = [clock(record.t, 6, view.base) || `@${record.pos}`, ring ? label(ring) : record.name, lost ? "" : record.type, null, lost ? "" : bytes(record.len)];
   const classes = ["dim", "", "dim", record.bad ? "warn" : "", "num dim"];
   node.className = lost ? "rec lost" : "rec";
   node.setAttribute("role", lost ? "note" : "button");
   for (const [name, value] of [["tabindex", "-1"], ["aria-expanded", "false"]]) lost ? node.removeAttribute(name) : node.setAttribute(name, value);
   [...node.children].forEach((span, nth) => {
-    set(span, texts[nth]);
+    if (texts[nth] !== null) set(span, texts[nth]);
     span.className = classes[nth];
   });
+  const [level, message, rest] = node.children[3].children;
+  set(level, record.level?.name ?? "");
+  level.className = record.level ? `level ${tone(record.level)}` : "";
+  set(message, lost ? `${whole(record.lost)} records lost: ${record.text}` : record.message ?? "");
+  set(rest, lost ? "" : record.text);
+  rest.className = record.message === null ? "" : "dim";
   node.children[3].title = record.bad ?? "";
   shown.set(node, record);
   return node;

@@ -1,7 +1,7 @@
 // Many rings on one line of time: how many records in each part of it, records where they are few, losses and deaths
 // where they happened.
 
-import { beginning, clock, color, duration, el, ILL, now, set, short, whole } from "./format.js";
+import { beginning, clock, color, duration, el, ILL, now, said, set, short, whole } from "./format.js";
 import { ask, history, label, marks, rings, want } from "./store.js";
 import * as recordings from "./recordings.js";
 
@@ -181,9 +181,9 @@ async function load() {
       for (const lane of all) view.details.set(lane.id, { ...lane, from, to });
       const missed = all.reduce((sum, lane) => sum + lane.missed, 0);
       const more = all.filter((lane) => lane.more).length;
-      const said = [more ? `A sample: ${more === 1 ? "a ring has" : `${more} rings have`} more records than are looked at` : "", missed ? `${short(missed)} records were gone before they could be looked at: where a ring has none left, bars are its counters` : ""].filter(Boolean).join("; ");
-      set(parts.note, said);
-      parts.note.hidden = !said;
+      const news = [more ? `A sample: ${more === 1 ? "a ring has" : `${more} rings have`} more records than are looked at` : "", missed ? `${short(missed)} records were gone before they could be looked at: where a ring has none left, bars are its counters` : ""].filter(Boolean).join("; ");
+      set(parts.note, news);
+      parts.note.hidden = !news;
     }
   } catch (error) {
     set(parts.note, error.message);
@@ -246,12 +246,12 @@ function fine(context, lane, found, top) {
       if (x < left() - 1 || x > left() + plot().width) continue;
       context.fillStyle = colors.in;
       context.fillRect(x - 1, top + 12, 2, LANE - 18);
-      view.hits.push([x, top, `${record.type}, ${clock(record.t, 9, view.base)}`, record.text]);
+      view.hits.push([x, top, `${record.type}, ${clock(record.t, 9, view.base)}`, said(record)]);
       if (x > free) {
         const next = records.find((other) => xOf(other.t) > x + 1);
         const room = Math.min(next ? xOf(next.t) - x - 8 : 300, 300);
         if (room > 60) {
-          const text = record.text.slice(0, Math.floor(room / 6.7));
+          const text = said(record).slice(0, Math.floor(room / 6.7));
           context.fillStyle = colors.dim;
           context.fillText(text, x + 4, top + LANE - 10);
           free = x + room;

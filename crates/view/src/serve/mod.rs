@@ -14,6 +14,7 @@ mod filter;
 mod freeze;
 mod frozen;
 mod guard;
+mod headline;
 mod lane;
 mod look;
 mod measure;

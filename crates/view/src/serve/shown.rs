@@ -1,6 +1,7 @@
 //! Records as the page has them.
 
 use super::clock::Clock;
+use super::headline::{Headline, Level, ordered};
 use crate::escape::escaped;
 use perfring_export::{Loss, Rec};
 use perfring_types::Encoding;
@@ -22,6 +23,10 @@ pub(super) struct RecordJson {
     pub(super) t: Option<i64>,
     pub(super) r#type: String,
     pub(super) len: usize,
+    /// A log's severity, and what a record of telemetry is about: a log's message, the name of a span or a metric.
+    level: Option<Level>,
+    message: Option<String>,
+    /// The other values of such a record, or all there is of another one.
     pub(super) text: String,
     pub(super) bad: Option<String>,
     pub(super) pid: Option<u32>,
@@ -46,7 +51,14 @@ pub(super) struct Whole {
 
 impl RecordJson {
     pub(super) fn of(seq: u64, ring: u32, name: &str, record: &Rec<'_>, clock: &Clock) -> Self {
-        let (text, bad) = text(record);
+        let (headline, bad) = match Headline::of(record) {
+            Some(headline) => (headline, None),
+            None => {
+                let (text, bad) = text(record);
+                (Headline { text, ..Headline::default() }, bad)
+            }
+        };
+        let Headline { level, message, text } = headline;
         RecordJson {
             seq,
             ring,
@@ -57,6 +69,8 @@ impl RecordJson {
                 .kind_of()
                 .map_or_else(|| record.kind.to_string(), |kind| kind.name.clone()),
             len: record.bytes.len(),
+            level,
+            message: message.map(shortened),
             text: shortened(text),
             bad,
             pid: record.writer.map(|writer| writer.pid.get()),
@@ -73,6 +87,8 @@ impl RecordJson {
             t: loss.wall.map(|wall| clock.of_wall(wall)),
             r#type: "lost".to_owned(),
             len: 0,
+            level: None,
+            message: None,
             text: loss.cause.name().to_owned(),
             bad: None,
             pid: None,
@@ -83,9 +99,9 @@ impl RecordJson {
 
 impl Whole {
     pub(super) fn of(seq: u64, ring: u32, name: &str, record: &Rec<'_>, clock: &Clock) -> Self {
-        let fields = match record.value() {
-            Some(Ok(Value::Struct(fields))) => fields
-                .iter()
+        let fields = match (record.kind_of(), record.value()) {
+            (Some(kind), Some(Ok(Value::Struct(fields)))) => ordered(kind, fields)
+                .into_iter()
                 .map(|(name, value)| (escaped(name.as_bytes()), shortened(value.to_string())))
                 .collect(),
             _ => Vec::new(),

@@ -4,6 +4,7 @@ mod access;
 mod browser;
 mod errors;
 mod sets;
+mod telemetry;
 
 use crate::command::{Live, Place, perfring, run};
 use browser::Browser;
