@@ -67,17 +67,26 @@ function connection() {
 
 const KEYS = { p: pause, t: () => at("theme").click(), 1: () => go("rings"), 2: () => go("timeline"), 3: () => go("records"), 4: () => go("recordings"), "/": () => (go("rings"), at("search").focus()) };
 
+/** The keys of each view: what has the focus gets a key first. */
+const VIEWS = { rings: table.key, timeline: timeline.key, records: records.key };
+
 document.addEventListener("keydown", (event) => {
   const typing = event.target.matches("input, select, textarea");
-  if (typing || event.ctrlKey || event.metaKey || event.altKey || !(event.key in KEYS)) return;
-  event.preventDefault();
-  KEYS[event.key]();
+  if (typing || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key in KEYS) {
+    event.preventDefault();
+    return KEYS[event.key]();
+  }
+  // Enter and Space are those of a control.
+  if (["Enter", " "].includes(event.key) && event.target.matches("button, a")) return;
+  VIEWS[tabs.find((tab) => tab.ariaSelected === "true").id.slice(4)]?.(event);
 });
 tabs.forEach((tab, nth) => {
   tab.addEventListener("click", () => go(tab.id.slice(4)));
   tab.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
+    event.preventDefault();
     const next = tabs[(nth + step + tabs.length) % tabs.length];
     go(next.id.slice(4));
     next.focus();

@@ -19,7 +19,7 @@ function build() {
     wrong: el("p", { id: "wrong", class: "wrong", role: "status", hidden: true }),
     counts: el("p", { id: "counts" }), note: el("p", { id: "sampled", class: "note", hidden: true }),
     none: el("p", { class: "nothing" }),
-    list: el("div", { id: "records", role: "group", "aria-label": "Records, the newest last; arrows go through them, Enter opens one", tabindex: "0", onkeydown: key, onclick: (event) => act(event.target) }),
+    list: el("div", { id: "records", role: "group", "aria-label": "Records, the newest last; arrows go through them, Enter opens one", tabindex: "0", onclick: (event) => act(event.target) }),
   };
   section.replaceChildren(el("div", { class: "bar" }, parts.ring, parts.type, parts.where, parts.counts), parts.wrong, parts.note, parts.list);
 }
@@ -30,14 +30,14 @@ function act(target) {
   if (node) open(node, shown.get(node));
 }
 
-/** Goes from record to record: they are one stop for Tab, however many they are. */
-function key(event) {
+/** Goes from record to record, wherever the focus is: they are one stop for Tab, however many they are. */
+export function key(event) {
   if ((event.key === "Enter" || event.key === " ") && event.target.matches(".rec")) {
     event.preventDefault();
     return act(event.target);
   }
   const all = [...parts.list.querySelectorAll(".rec[role=button]")];
-  const at = all.indexOf(document.activeElement.closest(".rec"));
+  const at = all.indexOf(event.target.closest(".rec"));
   const to = { ArrowUp: at < 0 ? all.length - 1 : at - 1, ArrowDown: at < 0 ? all.length - 1 : at + 1, Home: 0, End: all.length - 1 }[event.key];
   if (to === undefined || event.target.closest(".whole") || !all.length) return;
   event.preventDefault();

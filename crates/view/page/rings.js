@@ -321,16 +321,19 @@ function focus(nth) {
   table.pool.find((parts) => parts.at === table.focused && !parts.node.hidden)?.node.focus();
 }
 
-function key(event) {
+/** Takes a key that nothing else has taken: the first one, from elsewhere, goes to the row that had the focus. */
+export function key(event) {
   const page = Math.floor(at("scroll").clientHeight / HEIGHT);
   const row = table.list[table.focused];
   const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -1e9, End: 1e9 };
-  if (event.key in steps) focus(table.focused + steps[event.key]);
+  const inside = at("scroll").contains(event.target);
+  if (event.key in steps && !event.target.closest("#ring")) focus(table.focused + (inside || Math.abs(steps[event.key]) > 1e6 ? steps[event.key] : 0));
+  else if (event.key === "Escape" && table.selected !== null) select(null);
+  else if (!inside) return;
   else if (event.key === "Enter" && row) select(row);
   else if (event.key === "ArrowRight" && row?.set && !isOpen(row)) toggle(row);
   else if (event.key === "ArrowLeft" && row?.set && table.open.has(row.id)) toggle(row);
   else if (event.key === "ArrowLeft" && row?.child) focus(table.list.findIndex((other) => other.set?.includes(row.id)));
-  else if (event.key === "Escape" && table.selected !== null) select(null);
   else return;
   event.preventDefault();
 }
@@ -346,7 +349,6 @@ export function start() {
   };
   at("scroll").addEventListener("scroll", later, { passive: true });
   new ResizeObserver(later).observe(at("scroll"));
-  at("scroll").addEventListener("keydown", key);
   at("search").addEventListener("input", () => ((table.focused = 0), draw()));
   at("search").addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown") (focus(0), event.preventDefault());

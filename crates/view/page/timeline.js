@@ -63,17 +63,16 @@ function build() {
   });
   parts.canvas.addEventListener("pointerup", () => (drag = null));
   parts.canvas.addEventListener("pointerleave", () => (parts.tip.hidden = true));
-  parts.canvas.addEventListener("keydown", key);
 }
 
-function key(event) {
+/** Takes a key that nothing else has taken. */
+export function key(event) {
   const acts = {
     "+": () => zoom(0.625), "=": () => zoom(0.625), "-": () => zoom(1.6), ArrowLeft: () => pan(-0.15), ArrowRight: () => pan(0.15), f: fit, l: follow,
     ArrowDown: () => (parts.scroll.scrollTop += LANE), ArrowUp: () => (parts.scroll.scrollTop -= LANE), Home: () => pan(-1), End: follow,
   };
-  if (!(event.key in acts) || event.ctrlKey || event.metaKey) return;
+  if (!(event.key in acts)) return;
   event.preventDefault();
-  event.stopPropagation();
   acts[event.key]();
 }
 
