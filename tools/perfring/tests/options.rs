@@ -32,7 +32,7 @@ fn a_length_of_time_needs_its_unit_everywhere() {
         &["record", &ring, "-o", "-", "--for", "5"],
         &["record", &ring, "-o", "-", "--delay", "100"],
         &["export", &ring, "--to", "json", "--patience", "30"],
-        &["prune", dir, "--dead-for", "0"],
+        &["prune", dir, "--dead-for", "60"],
         &["demo", "--for", "8"],
     ];
     for args in bare {

@@ -365,7 +365,7 @@ fn a_token_is_asked_for_and_read_again_and_a_unix_socket_is_served() {
     let health = format!("[health]\nlisten = \"unix:{socket}\"\ntoken_file = {token:?}\n");
     run.configure(&health);
     let refused = crate::command::run(&["sidecar", "--config", &run.path("sidecar.toml")], b"");
-    refused.refuses(1, "cannot read the token in");
+    refused.refuses(2, "cannot read the token in");
     fs::write(&token, "secret\n").unwrap();
     let live = run.start(&[]);
     let ask = |header: &str| get(UnixStream::connect(&socket).unwrap(), "/healthz", header).0;

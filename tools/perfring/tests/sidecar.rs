@@ -312,7 +312,7 @@ fn wrong_usage_has_a_message_and_the_example_is_right() {
     let other = place.0.path().join(".").join("x.jsonl");
     let [file, other] = [&file, &other].map(|path| format!("json:{}", path.display()));
     run(&["sidecar", "/nowhere", "-o", &file, "-o", &other, "--check"], b"")
-        .refuses(2, "the outputs \"json\" and \"json-2\" both write to");
+        .refuses(2, "the output \"json\" and the output \"json-2\" both write to");
     // The example, with directories that are there.
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar.toml");
     let root = place.0.path().to_str().unwrap();
