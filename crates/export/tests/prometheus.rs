@@ -53,6 +53,19 @@ fn fill(prometheus: &mut Prometheus) -> Feed {
 }
 
 #[test]
+fn a_configuration_s_attributes_are_in_target_info() {
+    let mut prometheus = open(&options());
+    let added = [("k8s.pod.name", "shop-7"), ("service.name", "not this")];
+    prometheus.add_resource(&added.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let _feed = fill(&mut prometheus);
+    let page = scrape(prometheus.address(), OPEN);
+    let mut targets = page.samples.keys().filter(|(name, _)| name == "target_info");
+    let (_, labels) = targets.next().unwrap();
+    let label = |name: &str| labels.iter().find(|(its, _)| *its == name).map(|(_, value)| &**value);
+    assert_eq!((label("k8s_pod_name"), label("service_name")), (Some("shop-7"), Some("shop")));
+}
+
+#[test]
 fn both_formats_have_the_same_values() {
     let mut prometheus = open(&options());
     let _feed = fill(&mut prometheus);

@@ -5,6 +5,7 @@ pub(crate) mod filter;
 mod input;
 mod kinds;
 pub(crate) mod record_rule;
+mod resource;
 pub(crate) mod service;
 pub(crate) mod snapshot_rule;
 mod table;
@@ -61,6 +62,8 @@ pub struct Config {
     pub snapshots: Vec<SnapshotRule>,
     /// Which records outputs are not given.
     pub record_rules: Vec<RecordRule>,
+    /// Attributes that outputs add to the resource of each process that has no such attribute of its own: `[resource]`.
+    pub resource: Vec<(String, String)>,
 }
 
 /// General settings of a sidecar: the keys at the beginning of the file.
@@ -152,13 +155,17 @@ impl Config {
         let outputs = tables.take("output")?;
         let rules = tables.take("snapshot")?;
         let record_rules = tables.take("rule")?;
-        let mut config = Config { settings: tables.rest()?, ..Config::default() };
+        let resource = tables.take_one("resource")?;
+        let environment = |name: &str| std::env::var(name).ok();
+        let resource = resource.map(|table| resource::read(table, &environment)).transpose()?;
+        let resource = resource.unwrap_or_default();
+        let mut config = Config { settings: tables.rest()?, resource, ..Config::default() };
         for table in inputs {
             config.inputs.push(Input::read(table)?);
         }
         for table in outputs {
             let output = OutputConfig::read(table, &config.names())?;
-            config.outputs.push(output);
+            config.push(output);
         }
         for table in rules {
             config.snapshots.push(SnapshotRule::read(table)?);
@@ -195,7 +202,7 @@ impl Config {
     /// [`ConfigError`].
     pub fn add_output(&mut self, flag: &str) -> Result<(), ConfigError> {
         let output = OutputConfig::of_flag(flag, &self.names())?;
-        self.outputs.push(output);
+        self.push(output);
         Ok(())
     }
 
@@ -274,7 +281,15 @@ impl Config {
         let outputs = self.outputs.iter().map(OutputConfig::describe);
         let rules = self.record_rules.iter().map(RecordRule::describe);
         let snapshots = self.snapshots.iter().map(SnapshotRule::describe);
-        inputs.chain(outputs).chain(rules).chain(snapshots).collect()
+        let added = self.resource.iter();
+        let added =
+            added.map(|(name, value)| format!("adds {name}={value} to each process's resource"));
+        inputs.chain(outputs).chain(rules).chain(snapshots).chain(added).collect()
+    }
+
+    fn push(&mut self, mut output: OutputConfig) {
+        output.resource.clone_from(&self.resource);
+        self.outputs.push(output);
     }
 
     fn names(&self) -> HashSet<String> {

@@ -1,6 +1,6 @@
 //! `perfring sidecar --check` refuses what the start refuses, with the same sentence, and nothing else.
 
-use crate::command::{Place, run};
+use crate::command::{Done, Place, perfring, run};
 use std::fs;
 
 /// A place for a configuration: `ROOT` in it stands for the directory.
@@ -222,6 +222,29 @@ fn what_the_check_passes_starts() {
         fs::write(&file, format!("{keys}\n{input}{other}").replace("ROOT", &tried.root)).unwrap();
         assert_eq!(run(&["sidecar", "--config", file.to_str().unwrap(), "--check"], b"").code(), 0);
         assert_eq!(fs::read_dir(tried.place.path("out")).unwrap().count(), 0, "{keys}");
+    }
+}
+
+#[test]
+fn attributes_of_resources_come_from_the_environment_or_are_refused() {
+    let tried = Tried::new();
+    let keys = "[resource]\n\"k8s.pod.name\" = \"$PERFRING_TEST_POD\"\nk8s.node.name = \"n-${PERFRING_TEST_POD}\"\n";
+    let [checked, started] = tried.both(keys);
+    let says = "line 1: [resource]: k8s.node.name: the variable PERFRING_TEST_POD is not set in the environment";
+    assert!(
+        checked.0 == 2 && checked.1.contains("[resource]") && checked == started,
+        "{checked:?}"
+    );
+    assert!(
+        checked.1.contains(says) || checked.1.contains(&says.replace("node", "pod")),
+        "{checked:?}"
+    );
+    let file = tried.place.path("sidecar.toml");
+    let mut command = perfring(&["sidecar", "--config", file.to_str().unwrap(), "--check"]);
+    let done = Done(command.env("PERFRING_TEST_POD", "shop-7").output().unwrap());
+    assert_eq!(done.code(), 0, "{}", done.err());
+    for line in ["adds k8s.pod.name=shop-7 to", "adds k8s.node.name=n-shop-7 to"] {
+        assert!(done.err().contains(line), "{}", done.err());
     }
 }
 

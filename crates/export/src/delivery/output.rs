@@ -137,6 +137,10 @@ pub trait Output {
         let _ = all; // most outputs do not ask
     }
 
+    /// Adds these attributes to the resource of each process that has no such attribute of its own. To be called
+    /// before the first event. Does nothing where resources are not sent apart from records.
+    fn add_resource(&mut self, _: &[(String, String)]) {}
+
     /// Returns the number of the oldest event that it took and that is not settled; `None` if all
     /// are. Earlier events may leave their rings.
     ///

@@ -258,6 +258,12 @@ impl Nats {
 }
 
 impl Output for Nats {
+    fn add_resource(&mut self, attributes: &[(String, String)]) {
+        if let Some(batches) = &mut self.batches {
+            batches.mapper().add_resource(attributes);
+        }
+    }
+
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
         // Before the work of encoding.
         if event.key().is_some() && self.is_full(0) {

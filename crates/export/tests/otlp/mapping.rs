@@ -5,6 +5,21 @@ use super::*;
 use std::time::Duration;
 
 #[test]
+fn a_configuration_s_attributes_are_added_to_each_resource_that_has_none_of_that_name() {
+    let (server, mut seqs) = (Server::start(), Numbers::default());
+    let mut feed = Feed::new(3, "shop-1");
+    let mut otlp = open(&server);
+    let added = [("k8s.pod.name", "shop-7"), ("service.name", "not this")];
+    otlp.add_resource(&added.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    feed.sink.emit(&Log { body: "b".into(), ..Log::default() }).unwrap();
+    feed.pump(&mut seqs, &mut otlp);
+    close(otlp);
+    let (resource, ..) = logs(&server).remove(0);
+    assert_eq!(find(&resource.attributes, "k8s.pod.name"), s("shop-7"));
+    assert_eq!(find(&resource.attributes, "service.name"), s("shop"));
+}
+
+#[test]
 fn every_field_of_a_log_record_arrives() {
     let (server, mut seqs) = (Server::start(), Numbers::default());
     let mut feed = Feed::new(3, "shop-1");

@@ -60,6 +60,8 @@ pub struct OutputConfig {
     pub(super) file: Option<PathBuf>,
     /// The address that it listens on.
     pub(super) listen: Option<String>,
+    /// Attributes that it adds to the resource of each process.
+    pub(super) resource: Vec<(String, String)>,
     /// Where it stands in the configuration, for errors.
     pub(super) place: String,
     same: String,
@@ -113,6 +115,7 @@ impl OutputConfig {
             same: String::new(),
             place: String::new(),
             listen: None,
+            resource: Vec::new(),
             open: Opener::new(|_| Ok(()), move |name, _| open(name)),
         }
     }
@@ -122,7 +125,8 @@ impl OutputConfig {
     /// # Errors
     /// The output's error.
     pub(crate) fn open(&self, terms: &Terms) -> Result<Box<dyn Output>, OutputError> {
-        let output = self.open.open(&self.name, terms)?;
+        let mut output = self.open.open(&self.name, terms)?;
+        output.add_resource(&self.resource);
         Ok(match &self.buffer {
             Some(options) => Box::new(Buffered::open(&self.name, options, output)?),
             None => output,
@@ -140,7 +144,7 @@ impl OutputConfig {
     /// Returns whether it is configured like the other.
     #[must_use]
     pub fn is_as(&self, other: &OutputConfig) -> bool {
-        self.name == other.name && self.same == other.same
+        self.name == other.name && self.same == other.same && self.resource == other.resource
     }
 
     /// Parses a flag `--output`: a kind, and after a colon its first option.
@@ -201,6 +205,7 @@ impl OutputConfig {
             held_for,
             file,
             listen,
+            resource: Vec::new(),
             place: at,
             same,
             open,

@@ -93,6 +93,17 @@ impl<'a> Tables<'a> {
         array.into_iter().map(table).collect()
     }
 
+    /// Takes the table `[key]`, if there is one.
+    pub(super) fn take_one(&mut self, key: &'static str) -> Result<Option<Table<'a>>, ConfigError> {
+        self.taken.push(key);
+        let Some(found) = self.all.get_mut().remove(key) else { return Ok(None) };
+        let (source, span) = (self.source.clone(), found.span());
+        match found.into_inner() {
+            DeValue::Table(table) => Ok(Some(Table { source, table, span, taken: Vec::new() })),
+            _ => Err(source.error(Some(span.start), &format!("write [{key}]"))),
+        }
+    }
+
     /// Parses the remaining keys.
     pub(super) fn rest<T: DeserializeOwned>(self) -> Result<T, ConfigError> {
         let span = self.all.span();

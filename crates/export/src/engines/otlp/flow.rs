@@ -80,6 +80,11 @@ impl Flow {
         self.rings.entry(origin.id).or_insert_with(|| Ring::new(origin))
     }
 
+    /// Adds attributes to each resource.
+    pub(super) fn add_resource(&mut self, attributes: &[(String, String)]) {
+        self.resources.add(attributes);
+    }
+
     /// Returns the resource of an unknown process.
     pub(super) fn unknown(&mut self, origin: &Origin) -> Arc<Reported> {
         self.resources.unknown(origin, None)

@@ -34,6 +34,11 @@ impl Mapper {
         Mapper { flow: Flow::new(mapping), left_out: LeftOut::default() }
     }
 
+    /// Adds attributes to each resource.
+    pub(crate) fn add_resource(&mut self, attributes: &[(String, String)]) {
+        self.flow.add_resource(attributes);
+    }
+
     /// Takes an event; then some batches may be ready.
     pub(crate) fn take(&mut self, event: &Event<'_>) {
         let now = Instant::now();

@@ -95,6 +95,10 @@ impl Otlp {
 }
 
 impl Output for Otlp {
+    fn add_resource(&mut self, attributes: &[(String, String)]) {
+        self.mapper.add_resource(attributes);
+    }
+
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
         self.are_running()?;
         // What waits to be sent takes all the memory that it may.

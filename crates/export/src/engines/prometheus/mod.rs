@@ -364,6 +364,10 @@ impl Prometheus {
 }
 
 impl Output for Prometheus {
+    fn add_resource(&mut self, attributes: &[(String, String)]) {
+        self.shared.lock().resources.add(attributes);
+    }
+
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
         match &event.what {
             What::Began => {

@@ -38,6 +38,8 @@ impl Reported {
 #[derive(Debug, Default)]
 pub struct Resources {
     rings: BTreeMap<u32, Ring>,
+    /// Attributes of each resource that has no such attribute of its own.
+    added: Vec<(String, String)>,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +52,11 @@ struct Ring {
 }
 
 impl Resources {
+    /// Adds these attributes to each resource that has no such attribute of its own, from now on.
+    pub fn add(&mut self, attributes: &[(String, String)]) {
+        self.added = attributes.to_vec();
+    }
+
     /// Stores the resource that a process reports.
     pub fn learn(&mut self, origin: &Origin, resource: &Resource<'_>) {
         let Some(pid) = resource.common.pid else { return };
@@ -57,6 +64,7 @@ impl Resources {
         for (name, value) in &resource.common.attributes {
             attributes.push(((*name).to_owned(), (*value).clone()));
         }
+        add(&self.added, &mut attributes);
         if !attributes.iter().any(|(name, _)| name == SERVICE) {
             attributes.push((SERVICE.into(), Value::Str(UNKNOWN.into())));
         }
@@ -92,7 +100,11 @@ impl Resources {
         let made = ring.unknown.entry((origin.producer.epoch, pid)).or_insert_with(|| {
             let mut attributes = of_ring(origin);
             let owner = &origin.producer;
-            let published = context(origin, pid);
+            let mut published = context(origin, pid);
+            let of_own = |name: &str| published.iter().any(|(its, _)| its == name);
+            let added: Vec<_> =
+                self.added.iter().filter(|(name, _)| !of_own(name)).cloned().collect();
+            published.extend(added);
             if !published.iter().any(|(name, _)| name == SERVICE) {
                 let known =
                     pid.is_some_and(|pid| pid == u64::from(owner.pid)) && !owner.name.is_empty();
@@ -150,6 +162,15 @@ const SERVICE: &str = "service.name";
 /// OpenTelemetry's name for a service without one.
 const UNKNOWN: &str = "unknown_service";
 
+/// Adds attributes that are not there.
+fn add(added: &[(String, String)], attributes: &mut Vec<(String, Value)>) {
+    for (name, value) in added {
+        if !attributes.iter().any(|(its, _)| its == name) {
+            attributes.push((name.clone(), Value::Str(value.clone())));
+        }
+    }
+}
+
 fn of_ring(origin: &Origin) -> Vec<(String, Value)> {
     vec![
         ("perfring.ring.name".into(), Value::Str(origin.name.clone())),
@@ -163,6 +184,18 @@ mod tests {
     use super::*;
     use crate::model::shapes::Shapes;
     use perfring_producer::{Options, Producer};
+
+    #[test]
+    fn a_process_that_reports_nothing_has_what_the_configuration_adds() {
+        let mut resources = Resources::default();
+        let added = [("k8s.pod.name", "shop-7"), ("service.name", "shop")];
+        resources.add(&added.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let reported = resources.unknown(&Origin::default(), None);
+        for (name, value) in added {
+            let all: Vec<_> = reported.attributes.iter().filter(|(its, _)| its == name).collect();
+            assert_eq!(all, [&(name.to_owned(), Value::Str(value.to_owned()))]);
+        }
+    }
 
     #[test]
     fn a_ring_without_telemetry_has_the_resource_that_its_producer_published() {
