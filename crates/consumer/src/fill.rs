@@ -5,7 +5,7 @@ use crate::cursor::either;
 use crate::observer::Observer;
 use perfring_abi::Producers;
 use perfring_ring::{OwnerInfo, SeatState};
-use perfring_shm::{AttachError, RingFile, Seat, named, slots};
+use perfring_shm::{AttachError, Seat, named, slots};
 
 /// How full a ring is, as one of its readers sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Consumer {
     pub fn has_producer(&self) -> Result<bool, AttachError> {
         // What a dead producer left open comes once it is recovered, see `tend`.
         let mapping = self.cursor.mapping();
-        Ok(has_producer(mapping.file())? || mapping.lags())
+        Ok(mapping.file().has_producer()? || mapping.lags())
     }
 }
 
@@ -87,7 +87,7 @@ impl Observer {
     /// # Errors
     /// [`AttachError::Io`] where the file system has no locks.
     pub fn has_producer(&self) -> Result<bool, AttachError> {
-        has_producer(self.window.mapping().file())
+        self.window.mapping().file().has_producer()
     }
 
     /// Returns the producers that are attached and alive, by the kernel's locks.
@@ -126,17 +126,4 @@ impl Observer {
     pub fn producer(&self) -> OwnerInfo {
         self.window.mapping().producer()
     }
-}
-
-fn has_producer(ring: &RingFile) -> Result<bool, AttachError> {
-    let slots = match ring.layout().producers {
-        Producers::One => 1,
-        Producers::Many | Producers::Cpu => ring.layout().slots,
-    };
-    for slot in 0..slots {
-        if ring.is_held(Seat::Producer(slot))? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }

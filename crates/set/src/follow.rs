@@ -4,14 +4,15 @@ use crate::dir_watch::{DirNews, DirWatch};
 use crate::entry::{self, NoRing, Not, RingEntry};
 use crate::not_read::Why;
 use crate::paths::{Below, NAMES_MAX, below, in_set, is_hidden};
-use perfring_consumer::ClockError;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use perfring_consumer::{ClockError, RingFile};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use thiserror::Error;
 
 /// A change in a directory.
@@ -83,7 +84,8 @@ enum Known {
 /// It opens the directory's regular files for reading, and those of the sets of rings per CPU in it (see
 /// [`paths`](crate::paths())): no symbolic links, no other subdirectories, no names that begin with a dot. It maps no ring
 /// and writes to none. A file is a ring if its header says so. Rings are renamed into place when they are complete, so a
-/// half-made one is never seen. A second link to a ring is refused, so that its records are not read twice.
+/// half-made one is never seen. A second link to a ring is refused, so that its records are not read twice; so is a copy of
+/// a ring. Of the two files, the one with a producer is followed, or else the older one.
 ///
 /// The directory need not exist yet, and may be removed and created again. The follower uses inotify. Where
 /// that is unavailable or overflows, and every 10 s in any case, it reads the directory again.
@@ -111,6 +113,9 @@ pub struct Follower {
     by_uuid: HashMap<[u8; 16], OsString>,
     /// Names to check.
     pending: VecDeque<OsString>,
+    /// New rings without a producer, by the age of their files. They are checked after all others: of a ring and its copies
+    /// in the directory, the one with a producer is read, or else the oldest.
+    idle: BTreeSet<(Option<SystemTime>, OsString)>,
     /// Reported that the directory has too many names.
     overfull: bool,
 }
@@ -134,6 +139,7 @@ impl Follower {
             known: BTreeMap::new(),
             by_uuid: HashMap::new(),
             pending: VecDeque::new(),
+            idle: BTreeSet::new(),
             overfull: false,
         })
     }
@@ -164,9 +170,15 @@ impl Follower {
     pub fn next(&mut self) -> Option<Change> {
         loop {
             while let Some(name) = self.pending.pop_front() {
-                if let Some(change) = self.check(name) {
+                if let Some(change) = self.check(name, Idle::Later) {
                     return Some(change);
                 }
+            }
+            if let Some((_, name)) = self.idle.pop_first() {
+                if let Some(change) = self.check(name, Idle::Now) {
+                    return Some(change);
+                }
+                continue;
             }
             match self.watch.next() {
                 DirNews::Nothing => {
@@ -215,14 +227,13 @@ impl Follower {
         self.pending.extend(missing);
         self.pending.extend(names);
         let reported = std::mem::replace(&mut self.overfull, overfull);
-        (overfull && !reported).then(|| {
-            let why = format!("more than {NAMES_MAX} names: the rest is not followed");
-            Change::Refused(NoRing::new(&self.dir, self.dir.clone(), why.into()))
-        })
+        let why = || format!("more than {NAMES_MAX} names: the rest is not followed").into();
+        (overfull && !reported)
+            .then(|| Change::Refused(NoRing::new(&self.dir, self.dir.clone(), why())))
     }
 
-    /// Checks one name.
-    fn check(&mut self, name: OsString) -> Option<Change> {
+    /// Checks one name. A new ring without a producer is reported now, or later.
+    fn check(&mut self, name: OsString, idle: Idle) -> Option<Change> {
         if is_hidden(&name) {
             return None;
         }
@@ -257,13 +268,20 @@ impl Follower {
             None if self.known.len() >= NAMES_MAX => return None,
             None => None,
         };
-        let now = match entry::inspect(&path, &name) {
-            Ok((now, _)) => now,
+        let (now, file) = match entry::inspect(&path, &name) {
+            Ok(found) => found,
             // It was removed or replaced between the two checks.
             Err(Not::Gone) => return self.forget(&name),
             Err(Not::Because(why)) => return self.refuse(name, path, state, before, why, None),
         };
         match self.known_as(&name, &now) {
+            None if idle == Idle::Later
+                && !is_live(&file)
+                && !matches!(before, Some(Known::Ring(_))) =>
+            {
+                self.idle.insert((meta.created().ok(), name));
+                None
+            }
             None => self.ring(name, state, before, now),
             // It was renamed to this. Its old name is checked next: if two rings were swapped, the other one
             // has it.
@@ -273,9 +291,16 @@ impl Follower {
                 self.pending.push_front(name);
                 vanished
             }
+            // It has the producer, and the other one is a copy.
+            Some(of) if is_live(&file) && !self.is_live(&of) => {
+                let vanished = self.forget(&of);
+                self.pending.push_front(of);
+                self.pending.push_front(name);
+                vanished
+            }
             Some(of) => {
                 let why = format!(
-                    "the same ring as {}, and only one of the two is read: keep a copy in another directory",
+                    "the same ring as {}, which is read: keep a copy in another directory",
                     of.to_string_lossy()
                 );
                 self.refuse(name, path, state, before, why.into(), Some(of))
@@ -324,6 +349,11 @@ impl Follower {
     /// Returns the name that this ring is known by, if that is another.
     fn known_as(&self, name: &OsStr, ring: &RingEntry) -> Option<OsString> {
         self.by_uuid.get(&ring.identity.uuid).filter(|other| *other != name).cloned()
+    }
+
+    /// Returns whether the ring with this name has a producer.
+    fn is_live(&self, name: &OsStr) -> bool {
+        RingFile::inspect(self.dir.join(name)).is_ok_and(|file| is_live(&file))
     }
 
     fn still_has_its_name(&self, name: &OsStr) -> bool {
@@ -389,16 +419,25 @@ impl Follower {
     /// Handles that a ring lost this name: a link that was refused may be its only name now.
     fn unlist(&mut self, name: &OsStr, ring: &RingEntry) {
         self.by_uuid.remove(&ring.identity.uuid);
-        let copies = self.known.iter().filter_map(|(its, (_, known))| match known {
-            Known::Refused(_, Some(of)) if of == name => Some(its.clone()),
-            _ => None,
-        });
-        let copies: Vec<OsString> = copies.collect();
-        for copy in copies {
+        let is_copy = |known: &Known| matches!(known, Known::Refused(_, Some(of)) if of == name);
+        let copies = self.known.iter().filter(|(_, (_, known))| is_copy(known));
+        for copy in copies.map(|(its, _)| its.clone()).collect::<Vec<_>>() {
             self.known.remove(&copy);
             self.pending.push_back(copy);
         }
     }
+}
+
+/// Whether a new ring without a producer is reported now, or after all others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Idle {
+    Later,
+    Now,
+}
+
+/// Returns whether a ring has a producer, as far as that can be known.
+fn is_live(file: &RingFile) -> bool {
+    file.has_producer().unwrap_or(false)
 }
 
 /// Readable when [`Follower::next`] may return a change.

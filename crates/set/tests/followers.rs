@@ -135,6 +135,49 @@ fn each_change_is_reported_once() {
     reported(&["-b", "-a"]);
 }
 
+/// Of a ring and its copies, the file with a producer is read, or else the oldest.
+#[test]
+fn a_copy_does_not_hide_the_ring() {
+    let temp = tempfile::tempdir_in("/dev/shm").unwrap();
+    let dir = temp.path().join("rings");
+    let set = RingSet::open(&dir).unwrap();
+    let at = |name: &str| dir.join(name);
+    let seen = |follower: &mut Follower, view: &mut View| {
+        let mut words = words(&view.drain(follower));
+        words.sort();
+        words
+    };
+    // Whatever the order of the names is, and whichever is found first.
+    for (ring, copies) in [("m", ["a", "z"]), ("b", ["x", "y"])] {
+        let producer = set.producer(ring).unwrap();
+        for copy in copies {
+            fs::copy(at(ring), at(copy)).unwrap();
+        }
+        let expected =
+            vec![format!("!{}", copies[0]), format!("!{}", copies[1]), format!("+{ring}")];
+        let (mut follower, mut view) = (Follower::new(&dir).unwrap(), View::default());
+        assert_eq!(seen(&mut follower, &mut view), expected);
+        drop(producer);
+        // A reader that starts after the producer's death.
+        let (mut follower, mut view) = (Follower::new(&dir).unwrap(), View::default());
+        assert_eq!(seen(&mut follower, &mut view), expected);
+        // The copy is in use: it is the ring from now on. A change of its file has it checked at once, else it is within 10 s.
+        let producer = set.producer(copies[0]).unwrap();
+        let mode = fs::metadata(at(copies[0])).unwrap().permissions();
+        fs::set_permissions(at(copies[0]), mode).unwrap();
+        // The reason of the other copy has changed.
+        let mut switched = [("!", ring), ("!", copies[1]), ("+", copies[0]), ("-", ring)]
+            .map(|(what, name)| format!("{what}{name}"));
+        switched.sort();
+        assert_eq!(seen(&mut follower, &mut view), switched);
+        drop(producer);
+        for name in [ring, copies[0], copies[1]] {
+            fs::remove_file(at(name)).unwrap();
+        }
+        view.drain(&mut follower);
+    }
+}
+
 #[test]
 fn what_is_no_ring_is_reported_once_and_checked_again() {
     let temp = tempfile::tempdir().unwrap();

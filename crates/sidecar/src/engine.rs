@@ -3,6 +3,7 @@
 
 mod bucket;
 mod checkpoint;
+mod files;
 mod lane;
 mod lanes;
 mod mark;
@@ -23,6 +24,7 @@ mod shown;
 pub(crate) mod turn;
 mod untold;
 
+pub use files::Appeared;
 pub use merges::RingId;
 pub use outlet::{Dropped, OutputStatus};
 pub use places::Removed;
@@ -249,33 +251,10 @@ impl Engine {
         id
     }
 
-    /// Notes that the ring's file was removed: it ends once it is read and has no producer.
-    pub fn file_removed(&mut self, uuid: &[u8; 16]) {
-        let Some(id) = self.by_uuid.get(uuid) else { return };
-        if let Some(ring) = self.rings.get_mut(*id) {
-            ring.removed = true;
-            self.leave(*id);
-        }
-    }
-
     fn leave(&mut self, id: RingId) {
         if !self.leaving.contains(&id) {
             self.leaving.push(id);
         }
-    }
-
-    /// Notes that a ring that is read has a file of this name again; while it has one, another of
-    /// the same id is a copy. Returns whether the ring is read.
-    pub fn file_restored(&mut self, uuid: &[u8; 16], location: &Location) -> bool {
-        let Some(id) = self.by_uuid.get(uuid) else { return false };
-        let Some(ring) = self.rings.get_mut(*id) else { return false };
-        if ring.stage == Stage::Reading {
-            if std::mem::take(&mut ring.removed) {
-                ring.location = Some(location.clone());
-            }
-            self.leaving.retain(|leaving| leaving != id);
-        }
-        ring.stage == Stage::Reading
     }
 
     /// Returns whether this ring is read, or was read and is not delivered yet.

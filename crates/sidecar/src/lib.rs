@@ -62,8 +62,8 @@ pub use config::snapshot_rule::{On, SnapshotRule};
 pub use config::{Config, ConfigError};
 pub use engine::turn::Turn;
 pub use engine::{
-    AttachFailure, Dropped, Engine, Note, OutputStatus, Removed, RingFigures, RingId, RingStatus,
-    RuleStatus,
+    Appeared, AttachFailure, Dropped, Engine, Note, OutputStatus, Removed, RingFigures, RingId,
+    RingStatus, RuleStatus,
 };
 pub use limits::raise_limits;
 pub use log::{Level, Log, LogFormat, Message};

@@ -9,6 +9,7 @@ mod figures;
 #[cfg(feature = "health")]
 mod health;
 mod inputs;
+mod lock_file;
 mod new_config;
 mod outputs;
 mod own;

@@ -156,7 +156,7 @@ fn what_the_start_refuses_the_check_refuses_with_the_same_sentence() {
             "ROOT/no.pem",
         ),
         // Ranges.
-        (output("prometheus", "buckets = [2.0, 1.0]"), "must be rising numbers"),
+        (output("prometheus", "buckets = [2.0, 1.0]"), "must be finite numbers that rise"),
         (output("prometheus", "series = 0"), "`series` must be more than 0"),
         (output("prometheus", "path = \"metrics\""), "must begin with /"),
         (output("otlp", "batch_bytes = 0"), "`batch_bytes` must be more than 0"),

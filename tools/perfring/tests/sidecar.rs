@@ -258,6 +258,51 @@ fn a_ring_that_could_not_be_removed_is_read_again() {
     assert!(rings.said().contains("nothing is left\""), "{}", rings.said());
 }
 
+/// A copy has the uuid of its ring, so that only one of the two can be read.
+#[test]
+fn copies_of_a_ring_do_not_hide_it() {
+    let rings = Rings::new();
+    let at = |name: &str| rings.place.path("rings").join(name);
+    let elsewhere = rings.place.path("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let mut producer = rings.ring("m", Policy::Drop);
+    publish(&mut producer, 0, 100);
+    fs::copy(at("m"), at("a")).unwrap();
+    fs::copy(at("m"), elsewhere.join("m")).unwrap();
+    let output = format!("json:{}", rings.path("all.jsonl"));
+    let other = elsewhere.to_str().unwrap();
+    let live = rings.sidecar(&["--output", &output, other]);
+    let read = |count: usize| {
+        until("all are delivered", || rings.lines("all").len() >= count);
+        let lines = rings.lines("all");
+        assert_eq!((lines.len(), records(&lines, "m").len()), (count, count));
+    };
+    read(100);
+    fs::copy(at("m"), at("z")).unwrap();
+    publish(&mut producer, 100, 200);
+    read(200);
+    // A copy that is removed does not end the ring, ...
+    for copy in [at("a"), at("z"), elsewhere.join("m")] {
+        fs::remove_file(copy).unwrap();
+        publish(&mut producer, 0, 1);
+    }
+    until("they are delivered", || rings.lines("all").len() == 203);
+    // ... and one that has another name now is the same.
+    fs::rename(at("m"), elsewhere.join("m")).unwrap();
+    publish(&mut producer, 0, 1);
+    until("it is delivered", || rings.lines("all").len() == 204);
+    drop(producer);
+    live.signal(Signal::SIGTERM);
+    assert_eq!(rings_end(live).2, 0, "{}", rings.said());
+    let said = rings.said();
+    for copy in ["a", "z"] {
+        let why = format!("{} is not read: the same ring as m, which is read", at(copy).display());
+        assert_eq!(said.matches(&why).count(), 1, "{said}");
+    }
+    let why = format!("elsewhere/m is a copy of {}, which is read", at("m").display());
+    assert_eq!(said.matches(&why).count(), 1, "{said}");
+}
+
 #[test]
 fn a_ring_that_is_not_read_is_in_the_last_line() {
     let rings = Rings::new();

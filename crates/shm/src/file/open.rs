@@ -232,6 +232,23 @@ impl RingFile {
         }
     }
 
+    /// Returns whether a live process produces to the ring.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] where the file system has no such locks.
+    pub fn has_producer(&self) -> Result<bool, AttachError> {
+        let slots = match self.layout.producers {
+            Producers::One => 1,
+            Producers::Many | Producers::Cpu => self.layout.slots,
+        };
+        for slot in 0..slots {
+            if self.is_held(Seat::Producer(slot))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Returns whether a live process holds any seat.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! A ring that is read, and its state.
 
+use super::files::file_at;
 use super::merges::Class;
 use super::place::{Reached, reached};
 use crate::config::{From, Input, Mode};
@@ -180,6 +181,8 @@ pub(crate) struct Ring {
     pub(crate) source: Option<Box<dyn Source>>,
     /// Its location; `None` if it is not a ring of perfring's.
     pub(crate) location: Option<Location>,
+    /// The device and the inode of its file: a copy has the same uuid.
+    pub(crate) file: Option<(u64, u64)>,
     pub(crate) input: Input,
     /// Whether it is only observed: its position must be saved by the reader.
     pub(crate) observed: bool,
@@ -265,6 +268,7 @@ impl Ring {
         Ring {
             shapes,
             source: None,
+            file: location.as_ref().and_then(file_at),
             location,
             input,
             observed,

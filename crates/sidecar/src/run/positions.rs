@@ -1,12 +1,12 @@
 //! Positions in observed rings, saved in a file.
 
+use super::lock_file;
 use perfring_consumer::{Cause, Count, Refused, Saved};
 use perfring_export::{FileMode, replace};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
@@ -86,11 +86,8 @@ impl Positions {
             fs::create_dir_all(dir).map_err(io)?;
         }
         // Lock a file beside it, as the file itself is replaced at each save.
-        // For this user alone: any process that can open it can lock it.
         let lock = beside(path, ".lock");
-        let lock = File::options().write(true).create(true).truncate(false).mode(0o600).open(lock);
-        let lock = lock.map_err(io)?;
-        let _ = lock.set_permissions(fs::Permissions::from_mode(0o600)); // of an earlier version's file
+        let lock = lock_file::open(&lock).map_err(io)?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => PositionsError::Taken(path.to_owned()),
             TryLockError::Error(error) => io(error),

@@ -1,6 +1,7 @@
 //! Unix sockets with a path.
 
-use rustix::fs::{Mode, OFlags, chmod, open};
+use super::lock_file;
+use rustix::fs::{Mode, chmod};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
@@ -100,12 +101,7 @@ fn lock(path: &Path) -> io::Result<File> {
     name.push(".lock");
     let path = path.with_file_name(name);
     let failed = |why: String| io::Error::other(format!("its lock {} {why}", path.display()));
-    let flags =
-        OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(|error| {
-        failed(format!("cannot be opened: {error}; remove it if it is not of this user"))
-    })?;
-    let file = File::from(file);
+    let file = lock_file::open(&path).map_err(|error| failed(error.to_string()))?;
     let began = Instant::now();
     loop {
         match file.try_lock() {

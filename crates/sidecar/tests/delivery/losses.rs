@@ -227,7 +227,7 @@ fn losses_of_a_dead_producer_are_reported_once_and_stay_in_the_sums_when_its_rin
     attach(&mut second, &path);
     let uuid = second.rings().next().unwrap().origin.uuid;
     std::fs::remove_file(&path).unwrap();
-    second.file_removed(&uuid);
+    second.file_removed(&uuid, &Location::from(path.clone()));
     until(&mut second, "it is released", |engine| engine.rings().count() == 0);
     for output in [&all, &some] {
         assert_eq!(
@@ -249,7 +249,7 @@ fn what_a_ring_loses_at_its_end_is_reported_before_it_ends_though_the_file_is_re
     until(&mut engine, "it came", |_| output.records() == [0]);
     let uuid = engine.rings().next().unwrap().origin.uuid;
     std::fs::remove_file(&path).unwrap();
-    engine.file_removed(&uuid);
+    engine.file_removed(&uuid, &Location::from(path.clone()));
     producer.publish(&[0; 128 << 10]).unwrap_err();
     let written = publish(&mut producer, 1..10_000);
     drop(producer);

@@ -1,17 +1,20 @@
 //! Inputs: directories that are followed, and single rings.
 
+mod poll;
+mod single;
+
 use super::damaged::{Damaged, is_damage};
 use super::drained;
 use super::positions::Positions;
 use super::unreadable::Unreadable;
 use crate::config::{Input, InputSource};
-use crate::engine::{AttachFailure, Engine};
-use crate::limits;
+use crate::engine::Engine;
 use crate::log::Say;
-use perfring_consumer::{AttachError, Location, RingFile};
+use perfring_consumer::{Location, RingFile};
 use perfring_kernel::Target;
-use perfring_set::{Change, Follower, NotRead};
-use std::collections::HashMap;
+use perfring_set::{Change, Follower, NotRead, RingEntry};
+use poll::{Poll, Tried, Troubles};
+use single::Single;
 use std::time::{Duration, Instant};
 
 /// The limit of directory changes that are handled in one poll: attaching takes time, too.
@@ -22,18 +25,6 @@ const AGAIN: Duration = Duration::from_secs(1);
 const PRUNE: Duration = Duration::from_secs(1);
 /// The interval of removing a ring that could not be removed: each try detaches.
 const PRUNE_AGAIN: Duration = Duration::from_secs(60);
-/// The context of polling inputs.
-struct Poll<'a, 'b> {
-    engine: &'a mut Engine,
-    positions: &'a Positions,
-    damaged: &'a mut Damaged,
-    troubles: &'a mut Troubles,
-    unreadable: &'a mut Unreadable,
-    /// Why there is no room for one more ring. There may be at the next poll.
-    is_short: Option<String>,
-    say: &'a mut Say<'b>,
-}
-
 /// All inputs.
 #[derive(Default)]
 pub(crate) struct Inputs {
@@ -49,23 +40,10 @@ pub(crate) struct Inputs {
     pub(super) unreadable: Unreadable,
 }
 
-/// Rings that are read again although something failed: what was reported of each, which is not repeated, and the time from
-/// which the ring may be removed.
-type Troubles = HashMap<[u8; 16], (String, Instant)>;
-
 struct Dir {
     input: Input,
     follower: Follower,
     reported_missing: bool,
-}
-
-struct Single {
-    input: Input,
-    location: Location,
-    uuid: Option<[u8; 16]>,
-    /// It does not exist yet.
-    is_missing: bool,
-    reported: String,
 }
 
 /// A kernel input.
@@ -82,16 +60,6 @@ pub(super) struct Waiting {
     pub(super) uuid: [u8; 16],
     /// Why it is not read.
     pub(super) reported: String,
-}
-
-/// The result of an attempt.
-enum Tried {
-    Attached,
-    /// It may be possible later.
-    Later(String),
-    /// It will not be possible.
-    Never(String),
-    Gone,
 }
 
 impl Inputs {
@@ -257,21 +225,22 @@ impl Inputs {
 impl Poll<'_, '_> {
     fn change(&mut self, change: Change, input: &Input, waiting: &mut Vec<Waiting>) {
         let troubles = &mut *self.troubles;
-        let mut removed = |uuid: [u8; 16], engine: &mut Engine| {
-            engine.file_removed(&uuid);
-            waiting.retain(|waiting| waiting.uuid != uuid);
+        let mut removed = |ring: &RingEntry, engine: &mut Engine| {
+            let (uuid, location) = (ring.identity.uuid, Location::from(ring.path.clone()));
+            engine.file_removed(&uuid, &location);
+            waiting.retain(|waiting| waiting.uuid != uuid || waiting.location != location);
             troubles.remove(&uuid);
         };
         let ring = match change {
             Change::Appeared(ring) => ring,
             Change::Replaced { before, now } => {
-                removed(before.identity.uuid, self.engine);
+                removed(&before, self.engine);
                 now
             }
             Change::Vanished(ring) => {
                 self.unreadable.readable(&ring.path);
-                self.damaged.left(ring.path, ring.identity.uuid);
-                return removed(ring.identity.uuid, self.engine);
+                removed(&ring, self.engine);
+                return self.damaged.left(ring.path, ring.identity.uuid);
             }
             Change::Left(path) => return self.unreadable.readable(&path),
             Change::Refused(other) => {
@@ -285,10 +254,10 @@ impl Poll<'_, '_> {
         self.unreadable.readable(&ring.path);
         self.damaged.is_ring(&ring.path);
         let (location, uuid) = (Location::from(ring.path), ring.identity.uuid);
-        if self.damaged.is_aside(&uuid) || self.engine.file_restored(&uuid, &location) {
+        if self.damaged.is_aside(&uuid) {
             return;
         }
-        match self.attach(&location, input, uuid) {
+        match self.take(&location, input, uuid) {
             Tried::Attached | Tried::Gone => {}
             Tried::Never(why) => self.say.warn(&why),
             Tried::Later(why) => {
@@ -297,59 +266,6 @@ impl Poll<'_, '_> {
                 }
                 waiting.push(Waiting { input: input.clone(), location, uuid, reported: why });
             }
-        }
-    }
-
-    fn attach(&mut self, location: &Location, input: &Input, uuid: [u8; 16]) -> Tried {
-        if self.is_short.is_none() {
-            let shortage = limits::shortage(self.engine.attached());
-            self.is_short = shortage.map(|shortage| shortage.to_string());
-        }
-        if let Some(why) = &self.is_short {
-            self.unreadable.short(&location.path(), why, self.say);
-            return Tried::Later(String::new());
-        }
-        match self.engine.attach(location, input, Some(uuid), |uuid| self.positions.get(uuid)) {
-            Ok(_) => {
-                self.unreadable.readable(&location.path());
-                self.say.debug(&format!("{location} is read"));
-                Tried::Attached
-            }
-            // The follower of the directory reports it.
-            Err(AttachFailure::Replaced { .. }) => Tried::Gone,
-            Err(AttachFailure::Attach(AttachError::NotFound { .. })) => Tried::Gone,
-            Err(AttachFailure::Attach(
-                error @ (AttachError::Bad { .. }
-                | AttachError::Corrupt { .. }
-                | AttachError::Truncated { .. }
-                | AttachError::TooLargeToCopy { .. }),
-            )) => {
-                self.damaged.never(uuid, is_damage(&error), self.engine);
-                self.unreadable.note(&location.path(), NotRead::of(&error), &error.to_string());
-                Tried::Never(format!("{error}; it is set aside"))
-            }
-            Err(AttachFailure::Attach(error)) if error.is_shortage() => {
-                let why = format!("{error}: {}", limits::RAISE_NOFILE);
-                self.unreadable.short(&location.path(), &why, self.say);
-                self.is_short = Some(why);
-                Tried::Later(String::new())
-            }
-            Err(error) => {
-                let reason = match &error {
-                    AttachFailure::Attach(error) => NotRead::of(error),
-                    _ => NotRead::Other,
-                };
-                self.unreadable.note(&location.path(), reason, &error.to_string());
-                Tried::Later(format!("{error}; retrying"))
-            }
-        }
-    }
-
-    /// Reports a problem, unless it was the last one reported.
-    fn say_once(&mut self, why: String, reported: &mut String) {
-        if why != *reported {
-            self.say.warn(&why);
-            *reported = why;
         }
     }
 }
@@ -395,57 +311,5 @@ impl Waiting {
             }
         }
         false
-    }
-}
-
-impl Single {
-    fn poll(&mut self, poll: &mut Poll<'_, '_>) {
-        let file = RingFile::inspect(self.location.clone());
-        let there = file.and_then(|file| file.identity()).map(|identity| identity.uuid);
-        let now = there.as_ref().ok().copied();
-        if let Some(uuid) = self.uuid.take_if(|uuid| Some(*uuid) != now) {
-            poll.damaged.left(self.location.path(), uuid);
-            poll.engine.file_removed(&uuid);
-        }
-        if now.is_some() {
-            poll.damaged.is_ring(&self.location.path());
-        }
-        if self.uuid.is_some() || now.is_some_and(|uuid| poll.damaged.is_aside(&uuid)) {
-            return;
-        }
-        self.is_missing = matches!(there, Err(AttachError::NotFound { .. }));
-        let why = match there {
-            Ok(uuid) if poll.engine.file_restored(&uuid, &self.location) => {
-                self.uuid = Some(uuid);
-                return;
-            }
-            Ok(uuid) => match poll.attach(&self.location, &self.input, uuid) {
-                Tried::Attached => {
-                    if !self.reported.is_empty() {
-                        poll.say.info(&format!("{} is read now", self.location));
-                    }
-                    self.uuid = Some(uuid);
-                    String::new()
-                }
-                Tried::Gone => return,
-                Tried::Later(why) | Tried::Never(why) => why,
-            },
-            Err(AttachError::NotFound { .. }) => {
-                poll.unreadable.readable(&self.location.path());
-                format!("{} does not exist yet: waiting for it", self.location)
-            }
-            Err(error) => {
-                let reason = NotRead::of(&error);
-                poll.unreadable.note(&self.location.path(), reason, &error.to_string());
-                if is_damage(&error) {
-                    poll.damaged.found(&self.location.path(), poll.engine);
-                }
-                error.to_string()
-            }
-        };
-        if !why.is_empty() && why != self.reported {
-            poll.say.warn(&why);
-        }
-        self.reported = why;
     }
 }

@@ -1,0 +1,68 @@
+//! Files of rings that are read: removed, renamed, copied.
+
+use super::Engine;
+use super::ring::Stage;
+use perfring_consumer::Location;
+use std::os::unix::fs::MetadataExt;
+
+/// What a file is, of a ring with a known uuid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Appeared {
+    /// It is not read.
+    New,
+    /// It is read.
+    Read,
+    /// It is a copy of a ring that is read, whose location this is.
+    Copy(String),
+}
+
+/// Returns the device and the inode of a ring's file.
+pub(super) fn file_at(location: &Location) -> Option<(u64, u64)> {
+    let meta = std::fs::metadata(location.path()).ok()?;
+    Some((meta.dev(), meta.ino()))
+}
+
+impl Engine {
+    /// Notes that the file of a ring at this location was removed: the ring ends once it is read and has no producer. Another
+    /// file of that ring, a copy, may have been there.
+    pub fn file_removed(&mut self, uuid: &[u8; 16], location: &Location) {
+        let Some(id) = self.by_uuid.get(uuid) else { return };
+        if let Some(ring) = self.rings.get_mut(*id)
+            && ring.location.as_ref() == Some(location)
+        {
+            ring.removed = true;
+            self.leave(*id);
+        }
+    }
+
+    /// Notes a file of a ring. Returns whether the ring is read by this file, which may have had another name.
+    ///
+    /// A ring that is read by another file, which was removed or is no longer followed, ends: this file takes its place.
+    pub fn file_appeared(&mut self, uuid: &[u8; 16], location: &Location) -> Appeared {
+        let Some(id) = self.by_uuid.get(uuid) else { return Appeared::New };
+        let Some(ring) = self.rings.get_mut(*id) else { return Appeared::New };
+        if ring.stage != Stage::Reading {
+            return Appeared::New;
+        }
+        let is_here = |location: &Location| file_at(location) == ring.file;
+        let named = ring.location.as_ref().is_some_and(is_here);
+        if is_here(location) {
+            // Renamed, also into the directory of another input.
+            if !named {
+                ring.location = Some(location.clone());
+            }
+            if std::mem::take(&mut ring.removed) {
+                ring.location = Some(location.clone());
+            }
+            self.leaving.retain(|leaving| leaving != id);
+            return Appeared::Read;
+        }
+        if named && !ring.removed {
+            return Appeared::Copy(ring.shapes.origin().location.clone());
+        }
+        ring.stage = Stage::Ending;
+        self.leave(*id);
+        Appeared::New
+    }
+}
