@@ -75,7 +75,9 @@ fn the_table_has_all_subcommands() {
 /// A pipe that is full and has `O_NONBLOCK`, as one has that a Node process shares.
 #[test]
 fn a_command_waits_for_a_pipe_that_does_not_block() {
-    for line in COMMANDS.iter().filter_map(|(_, line)| *line).chain(["--help", "--version"]) {
+    for line in
+        COMMANDS.iter().filter_map(|(_, line)| *line).chain(["--help", "--version", "dump RINGS"])
+    {
         let expected = command(&args(&rings(), line)).output().unwrap();
         assert!(!expected.stdout.is_empty(), "{line}");
         let place = rings();
@@ -107,13 +109,16 @@ fn a_command_waits_for_a_pipe_that_does_not_block() {
 
 #[test]
 fn a_full_device_is_an_error_of_every_command() {
-    for line in COMMANDS.iter().filter_map(|(_, line)| *line).chain(["--help", "--version"]) {
+    for line in
+        COMMANDS.iter().filter_map(|(_, line)| *line).chain(["--help", "--version", "dump RINGS"])
+    {
         // The sidecar waits until there is room.
         let Some(line) = (!line.starts_with("sidecar")).then_some(line) else { continue };
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
         let done = Done(command(&args(&rings(), line)).stdout(full).output().unwrap());
         let (code, err) = (done.code(), done.err());
         assert!(code == 1 && err.contains("No space left on device"), "{line}: {code}, {err}");
+        assert!(!err.contains(" shown"), "{line}: {err}");
     }
 }
 
@@ -150,6 +155,26 @@ fn a_file_over_the_limit_is_an_error_that_names_it() {
     let left: Vec<_> = fs::read_dir(place.0.path()).unwrap().collect();
     let hidden = |name: &str| name.starts_with('.');
     assert!(left.iter().all(|file| !hidden(file.as_ref().unwrap().file_name().to_str().unwrap())));
+}
+
+#[test]
+fn an_export_that_cannot_begin_leaves_no_empty_file() {
+    let place = rings();
+    let before = fs::read_dir(place.0.path()).unwrap().count();
+    for to in ["json", "perfetto", "ctf", "perf-data", "recording"] {
+        let line = format!("export rings/one --to {to} -o out --patience 50ms");
+        // The shell itself writes nothing.
+        let done = shell(place.0.path(), &format!("ulimit -f 0; exec \"$PERFRING\" {line}"));
+        assert!(done.code() == 1 && done.err().contains("ulimit -f"), "{line}: {}", done.err());
+        assert!(!place.path("out").exists(), "{line}");
+        // A file that was there stays.
+        fs::write(place.path("out"), "").unwrap();
+        let done = shell(place.0.path(), &format!("ulimit -f 0; exec \"$PERFRING\" {line}"));
+        assert_eq!(done.code(), 1, "{line}: {}", done.err());
+        assert!(place.path("out").exists(), "{line}");
+        fs::remove_file(place.path("out")).unwrap();
+    }
+    assert_eq!(fs::read_dir(place.0.path()).unwrap().count(), before);
 }
 
 #[test]

@@ -477,7 +477,7 @@ fn systemd_is_notified_when_it_is_ready_alive_reloading_and_stopping() {
     let notify = run.path("notify");
     let live = run.start(&[("NOTIFY_SOCKET", &notify), ("WATCHDOG_USEC", "200000")]);
     assert_eq!(manager.next("READY=1"), "READY=1\n");
-    assert!(manager.next("STATUS=").contains(" rings: "));
+    assert!(manager.next("STATUS=").contains(" ring: "));
     for _ in 0..3 {
         manager.next("WATCHDOG=1");
     }
@@ -910,4 +910,22 @@ fn retry_ends_the_pauses_of_all_outputs_or_of_one() {
     assert!(!server.got.lock().unwrap().logs.is_empty());
     live.signal(Signal::SIGTERM);
     assert_eq!(ended(live), 0, "{}", run.said());
+}
+
+#[test]
+fn the_last_line_does_not_count_a_ring_that_was_removed() {
+    let run = Run::new();
+    run.configure("");
+    let mut producer = run.ring("one", Policy::Drop);
+    producer.publish(b"a record").unwrap();
+    let live = run.start(&[]);
+    until("it is read", || run.ask("status", &[]).out().contains("\n1 ring: 1 record,"));
+    // Its producer goes on, so the ring may get more.
+    fs::remove_file(run.place.path("rings").join("one")).unwrap();
+    until("that is noticed", || run.ask("status", &[]).out().contains("\n0 rings: 1 record,"));
+    live.signal(Signal::SIGTERM);
+    assert_eq!(ended(live), 0);
+    let last = run.said().lines().last().unwrap().to_owned();
+    assert!(last.contains("0 rings: 1 record,") && last.ends_with("; nothing is left\""), "{last}");
+    drop(producer);
 }

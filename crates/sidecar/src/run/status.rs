@@ -115,20 +115,24 @@ fn output_json(output: &OutputStatus<'_>) -> Value {
 pub(crate) fn line(engine: &Engine, unreadable: &Unreadable) -> String {
     let (mut rings, mut lag) = (0, 0u64);
     for ring in engine.rings() {
-        rings += 1;
+        // A ring whose file is removed may have a producer that still runs.
+        rings += u64::from(!ring.removed || ring.lag > 0);
         lag = lag.saturating_add(ring.lag);
     }
     // Also of rings that are not read any more.
     let sum = engine.ring_figures();
     let lost = sum.lost.iter().map(|(_, count)| count.records).fold(0, u64::saturating_add);
     let records = sum.records;
-    let mut line = format!("{rings} rings: {records} records, {lost} lost, {lag} bytes to deliver");
+    let count =
+        |number: u64, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
+    let (rings, records) = (count(rings, "ring"), count(records, "record"));
+    let mut line = format!("{rings}: {records}, {lost} lost, {lag} bytes to deliver");
     let late = engine.merge_figures().late;
     if late > 0 {
         let _ = write!(line, ", {late} late");
     }
     if engine.damaged() > 0 {
-        let _ = write!(line, ", {} rings damaged", engine.damaged());
+        let _ = write!(line, ", {} damaged", count(engine.damaged(), "ring"));
     }
     if unreadable.len() > 0 {
         let _ = write!(line, ", {} not read", unreadable.len());

@@ -85,12 +85,14 @@ fn directory(args: &Args, dir: &Path, stop: &Stop) -> Result<(), Failure> {
     if matches!(ended, Err(Failure::ClosedPipe | Failure::NotFound(_))) {
         return ended;
     }
-    let flushed = output.end(None);
+    if let Err(failure) = output.end(None) {
+        return ended.and(Err(failure)); // what is shown is not known
+    }
     let rings = tail_dir::rings(dir)?;
     tail_dir::report_unknown(&args.format, &rings);
     let stats: Vec<Stat> = rings.iter().filter_map(|(ring, _)| agreed::read(ring).ok()).collect(); // or removed
     sentence(&accounts::sums(stats.iter()), &output.sum(), "the rings were");
-    ended.and(flushed)
+    ended
 }
 
 /// Shows what can be read of a ring whose totals are invalid: a snapshot would not be trustworthy,

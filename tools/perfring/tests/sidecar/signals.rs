@@ -231,10 +231,8 @@ fn a_slow_reader_of_stdout_does_not_delay_the_end() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
     let last = rings.said().lines().rfind(|line| line.contains("left:")).map(str::to_owned);
     let stat = Stat::read(path.clone()).unwrap().totals.unwrap();
-    let left = format!(
-        "1 rings: 1500 records, 0 lost, {0} bytes to deliver; json:",
-        stat.head - stat.tail
-    );
+    let left =
+        format!("1 ring: 1500 records, 0 lost, {0} bytes to deliver; json:", stat.head - stat.tail);
     assert!(last.is_some_and(|last| last.contains(&left) && last.ends_with(" bytes in one\"")));
     assert!(rings.said().contains("could not be written before the deadline"), "{}", rings.said());
     // What was not written is still in the ring, to the last record.

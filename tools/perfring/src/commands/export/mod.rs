@@ -9,12 +9,12 @@ use crate::events::recorded::Events;
 use crate::failure::{Failure, note, summary, work_done};
 use crate::records::filter::Filter;
 use crate::records::select::SelectArgs;
-use crate::records::time::Since;
+use crate::records::time::{Bound, Since};
 use crate::stop::{POLL, Stop};
 use formats::Format;
 use perfring_consumer::Location;
 use perfring_export::{Event, Output, Took, Totals, later};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Write a recording, or what rings hold, in a format that other programs read
@@ -68,6 +68,33 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         None => None,
     };
     let events = input::open(&args.inputs)?;
+    let new = args.output.as_deref().filter(|path| path.symlink_metadata().is_err());
+    let done = export(args, stop, since, events);
+    if done.is_err()
+        && let Some(path) = new
+    {
+        remove_empty(path);
+    }
+    done
+}
+
+/// Removes a file or a directory in which nothing is: this command made it, and could not begin.
+fn remove_empty(path: &Path) {
+    let Ok(meta) = path.symlink_metadata() else { return };
+    // Of a directory, the system finds out. What cannot be removed stays.
+    let _ = match meta.is_dir() {
+        true => std::fs::remove_dir(path),
+        false if meta.is_file() && meta.len() == 0 => std::fs::remove_file(path),
+        false => Ok(()),
+    };
+}
+
+fn export(
+    args: &Args,
+    stop: Stop,
+    since: Option<Bound>,
+    events: Box<dyn Events>,
+) -> Result<(), Failure> {
     let output = formats::open(args.to, args.output.as_deref(), args.force, &args.options)?;
     Exporter {
         args,
