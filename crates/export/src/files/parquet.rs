@@ -407,8 +407,7 @@ impl Output for Parquet {
     fn retry(&mut self) -> bool {
         let open = self.slots.iter_mut().filter_map(|slot| Some(slot.table.as_mut()?.draft()));
         let all = open.chain(self.ending.iter_mut().map(|ending| &mut ending.draft));
-        // Of all of them, not only of the first that waits.
-        all.filter_map(|draft| draft.retry().then_some(())).count() > 0
+        all.filter_map(|draft| draft.retry().then_some(())).count() > 0 // also those after the first
     }
 
     fn unsettled(&mut self) -> Option<u64> {
