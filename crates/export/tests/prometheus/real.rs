@@ -82,7 +82,7 @@ impl Server {
 
     /// Waits until a query has one value, which is so near to this one.
     fn is_near(&self, query: &str, wanted: f64, within: f64) {
-        until(&format!("{query} is {wanted} within {within}"), || {
+        until(format!("{query} is {wanted} within {within}"), || {
             let found = self.ask(query).unwrap_or_default();
             let value = found[0]["value"][1].as_str().and_then(|it| it.parse::<f64>().ok());
             found.as_array().is_some_and(|all| all.len() == 1)
@@ -93,7 +93,7 @@ impl Server {
     /// Waits until a query has this answer: labels and values, sorted.
     fn expect(&self, query: &str, wanted: &[(&str, f64)]) {
         let mut found = Vec::new();
-        until(&format!("{query} is {wanted:?}"), || {
+        until(format!("{query} is {wanted:?}"), || {
             let Some(Json::Array(all)) = self.ask(query) else { return false };
             found = all
                 .iter()

@@ -303,7 +303,7 @@ impl Prometheus {
                 };
                 let native = match (data, self.options.histograms) {
                     (HistogramData::One(value), Histograms::Exponential) => {
-                        Some(Exponential::one(*value))
+                        Some(Box::new(Exponential::one(*value)))
                     }
                     _ => None,
                 };

@@ -78,7 +78,7 @@ pub(super) enum Amount {
 pub(super) struct Counts {
     pub(super) explicit: Buckets,
     /// The same in exponential buckets; `None` if some of it was not measured here.
-    pub(super) native: Option<Exponential>,
+    pub(super) native: Option<Box<Exponential>>,
 }
 
 /// How a sample is combined with earlier ones.
@@ -134,7 +134,7 @@ impl Amount {
                     bounds: like.bounds.clone(),
                     buckets: vec![0; like.buckets.len()],
                 },
-                native: native.as_ref().map(|_| Exponential::default()),
+                native: native.as_ref().map(|_| Box::default()),
             }),
         }
     }
@@ -344,7 +344,7 @@ impl Series {
                 match one.total() {
                     Amount::Number(value) => page.sample(name, labels, value),
                     Amount::Counts(Counts { explicit, native }) => {
-                        page.histogram(name, labels, &explicit, native.as_ref());
+                        page.histogram(name, labels, &explicit, native.as_deref());
                     }
                 }
             }
