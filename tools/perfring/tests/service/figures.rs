@@ -20,6 +20,7 @@ pub(super) struct Listed {
 pub(super) fn listed() -> Vec<Listed> {
     let guide = include_str!("../../../../crates/perfring/src/guide/sidecar.md");
     let (_, table) = guide.split_once("# Its own figures\n").unwrap();
+    let (table, _) = table.split_once("\n# ").unwrap();
     let row = |line: &str| {
         let cells: Vec<_> = line.split('|').map(|cell| cell.trim().trim_matches('`')).collect();
         let [_, name, unit, _, on_page, ..] = cells[..] else { panic!("{line}") };
