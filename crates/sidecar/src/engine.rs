@@ -20,7 +20,7 @@ mod refused;
 mod reporting;
 mod ring;
 mod rings;
-mod shown;
+pub(crate) mod shown;
 pub(crate) mod turn;
 mod untold;
 

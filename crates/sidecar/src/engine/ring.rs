@@ -117,6 +117,13 @@ impl RingStatus<'_> {
     pub fn oldest_unread(&self) -> Option<u64> {
         self.unread.0.oldest_unread()
     }
+
+    /// Returns the same if an earlier call has found it.
+    pub(crate) fn known_oldest_unread(&self) -> Option<u64> {
+        let Unread(ring) = self.unread;
+        let (pos, time) = ring.oldest.get();
+        time.filter(|_| ring.unread_from().is_some_and(|from| from.pos == pos))
+    }
 }
 
 /// An event that is worth a message.

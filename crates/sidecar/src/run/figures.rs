@@ -6,6 +6,7 @@
 
 use super::unreadable::Unreadable;
 use crate::config::OutputConfig;
+use crate::engine::shown::Look;
 use crate::engine::{Engine, OutputStatus, RingFigures, RingStatus};
 use perfring_export::Figures;
 pub(super) use perfring_export::figures::{CAUSE, RING};
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// More rings than these are added up.
 const RINGS: usize = 100;
+/// So many rings at once are looked into for their oldest unread records.
+const LOOKS: usize = 200;
 
 pub(crate) const OUTPUT: &str = "otel.component.name";
 const KIND: &str = "otel.component.type";
@@ -98,14 +101,14 @@ pub(crate) fn gather(present: Present<'_>, rings: Rings, take: &mut dyn FnMut(&F
     let count = engine.rings().count();
     // Without a name: what rings counted that are not read any more, or all.
     if rings == Rings::Each || count <= RINGS {
-        engine.rings().for_each(|ring| of_ring(engine, &ring, &mut gather));
+        with_space(engine, since.elapsed(), |ring, space| of_ring(ring, space, &mut gather));
         if *engine.ended_figures() != RingFigures::default() {
             of_figures(engine.ended_figures(), &[], &mut gather);
         }
     } else {
         of_figures(&engine.ring_figures(), &[], &mut gather);
         let mut all = Space::default();
-        engine.rings().for_each(|ring| all.add(&Space::of(engine, &ring)));
+        with_space(engine, since.elapsed(), |_, space| all.add(&space));
         all.pass_on(&[], &mut gather);
     }
     for output in engine.outputs() {
@@ -132,10 +135,26 @@ pub(crate) fn gather(present: Present<'_>, rings: Rings, take: &mut dyn FnMut(&F
     );
 }
 
-fn of_ring(engine: &Engine, ring: &RingStatus<'_>, gather: &mut Gather<'_>) {
+/// Passes on all rings, and how their space is used. Of many rings, the age of a moving one is found every few seconds, so
+/// that figures hold up no records.
+pub(super) fn with_space(
+    engine: &Engine,
+    since: Duration,
+    mut take: impl FnMut(&RingStatus<'_>, Space),
+) {
+    let share = engine.rings().count().div_ceil(LOOKS).max(1);
+    let turn = usize::try_from(since.as_secs()).unwrap_or_default() % share;
+    for (at, ring) in engine.rings().enumerate() {
+        let look = if at % share == turn { Look::New } else { Look::Known };
+        let space = Space::of(engine, &ring, look);
+        take(&ring, space);
+    }
+}
+
+fn of_ring(ring: &RingStatus<'_>, space: Space, gather: &mut Gather<'_>) {
     let name = [(RING, &*ring.origin.name)];
     of_figures(ring.figures, &name, gather);
-    Space::of(engine, ring).pass_on(&name, gather);
+    space.pass_on(&name, gather);
 }
 
 /// How a ring's space is used. Of several rings: sums of bytes, and the greatest fill and age.
@@ -150,10 +169,10 @@ pub(super) struct Space {
 }
 
 impl Space {
-    pub(super) fn of(engine: &Engine, ring: &RingStatus<'_>) -> Self {
+    fn of(engine: &Engine, ring: &RingStatus<'_>, look: Look) -> Self {
         let size = ring.origin.data_size;
         let fill = ring.unread().map(|unread| unread as f64 / size.max(1) as f64);
-        Space { size, lag: ring.lag, fill, unread_age: engine.unread_age(ring) }
+        Space { size, lag: ring.lag, fill, unread_age: engine.unread_age(ring, look) }
     }
 
     fn add(&mut self, other: &Space) {
@@ -244,4 +263,38 @@ pub(super) fn resident() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+mod tests {
+    use super::*;
+    use crate::config::{Input, InputSource};
+    use perfring_consumer::Location;
+    use perfring_producer::{Options, Producer};
+
+    #[test]
+    fn the_ages_of_many_rings_are_found_in_turns_and_stay_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut engine = Engine::new(Duration::from_millis(1)).unwrap();
+        for number in 0..=LOOKS {
+            let path = dir.path().join(number.to_string());
+            let options = Options { size: 4096, time: true, ..Options::default() };
+            Producer::create(&path, &options).unwrap().publish(b"unread").unwrap();
+            let location = Location::from(path);
+            let input = Input::new(InputSource::Ring(location.clone()));
+            engine.attach(&location, &input, None, |_| None).unwrap();
+        }
+        let ages = |second| {
+            let (mut found, mut fills) = (0, 0);
+            with_space(&engine, Duration::from_secs(second), |_, space| {
+                found += usize::from(space.unread_age.is_some_and(|age| age > Duration::ZERO));
+                fills += usize::from(space.fill.is_some_and(|fill| fill > 0.0));
+            });
+            assert_eq!(fills, LOOKS + 1);
+            found
+        };
+        assert_eq!((ages(0), ages(1)), (LOOKS / 2 + 1, LOOKS + 1));
+        assert_eq!(ages(2), LOOKS + 1, "the records are the same");
+    }
 }

@@ -1,7 +1,7 @@
 //! The sidecar's own figures as JSON, and in one line. A figure's key is its name on Prometheus pages, without the prefix that
 //! the object says, and without `_total`.
 
-use super::figures::{Present, Space, held, resident};
+use super::figures::{Present, Space, held, resident, with_space};
 use super::unreadable::Unreadable;
 use crate::engine::{Engine, OutputStatus, RingFigures, RingStatus};
 use perfring_consumer::{Count, Policy};
@@ -11,7 +11,8 @@ use std::fmt::Write as _;
 /// Returns all figures as JSON.
 pub(crate) fn json(present: Present<'_>) -> Value {
     let Present { engine, unreadable, since, .. } = present;
-    let mut rings: Vec<Value> = engine.rings().map(|ring| ring_json(engine, &ring)).collect();
+    let mut rings = Vec::new();
+    with_space(engine, since.elapsed(), |ring, space| rings.push(ring_json(ring, space)));
     rings.sort_by_cached_key(|ring| ring["ring"].to_string());
     let outputs: Vec<Value> = engine.outputs().map(|output| output_json(&output)).collect();
     let counts = unreadable.counts().into_iter();
@@ -44,8 +45,8 @@ fn lost_json(figures: &RingFigures, of: fn(&Count) -> u64) -> Value {
     lost.map(|(cause, count)| (cause.name().to_owned(), Value::from(of(count)))).collect()
 }
 
-fn ring_json(engine: &Engine, ring: &RingStatus<'_>) -> Value {
-    let Space { size, lag, fill, unread_age } = Space::of(engine, ring);
+fn ring_json(ring: &RingStatus<'_>, space: Space) -> Value {
+    let Space { size, lag, fill, unread_age } = space;
     json!({
         "ring": ring.origin.name,
         "location": ring.origin.location,
