@@ -3,11 +3,17 @@
 
 use crate::common::shapes::{JSON, TAGGED, full_ring, lapped_ring, publish, tagged};
 use crate::common::{Followed, close_at_once, python, skip};
+use crate::feed::{Feed, Numbers};
+
 use perfring_consumer::RecordType;
 use perfring_export::{Output, Parquet, ParquetOptions, Timestamps};
 use perfring_producer::{Options, Producer};
+use perfring_telemetry::{
+    FIRST, Gauge, Histogram, Log, Severity, SpanEnd, SpanId, SpanKind, SpanStart, Status, Sum,
+    TraceId,
+};
 use perfring_types::read::Value;
-use perfring_types::{Encoding, Record, Schema};
+use perfring_types::{Class, Constant, Encoding, Field, Record, Schema, Shape};
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::path::Path;
@@ -189,6 +195,104 @@ fn little_memory_and_short_files_change_nothing_but_their_number() {
     let plain = |at: &str| &files[&format!("perfring-export.Plain{at}.parquet")];
     assert!(plain("").rows.len() == 100 && plain("-2").rows.len() < 100);
     assert!(plain("").groups > 1);
+}
+
+#[test]
+fn a_signal_has_one_table_whatever_types_its_records_have() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out");
+    let mut out = Parquet::open("parquet", &ParquetOptions::new(&path)).unwrap();
+    let mut feed = Feed::new(1, "shop");
+    let (trace, span) = (TraceId([7; 16]), SpanId([8; 8]));
+    // Two call sites, each with a type of its own; the level is a constant of the first one.
+    let line = [
+        Field::new("body", 0, Shape::ANY),
+        Field::new("order", 0, Shape::ANY),
+        Field::constant("severity_number", Constant::U64(13)),
+    ];
+    let site = feed.sink.declare(Class::Log, "shop:17", "", &line).unwrap();
+    feed.sink.write(site, |writer| writer.text(FIRST, "late")).unwrap();
+    let attributes = &[("http.status", 500u64.into()), ("body", "mine".into())];
+    let severity = Some(Severity::Error);
+    feed.sink.emit(&Log { severity, body: 5u64.into(), attributes, ..Log::default() }).unwrap();
+    feed.sink
+        .emit(&SpanStart { kind: Some(SpanKind::Server), ..SpanStart::new(trace, span, "buy") })
+        .unwrap();
+    let status = Some((Status::Error, "no stock"));
+    feed.sink
+        .emit(&SpanEnd { status, duration_nano: Some(5), ..SpanEnd::new(trace, span, "buy") })
+        .unwrap();
+    feed.sink.emit(&Gauge { unit: "1", ..Gauge::new("cpu.use", 0.5) }).unwrap();
+    feed.sink.emit(&Sum::cumulative("requests", (1u64 << 60) + 1)).unwrap();
+    feed.sink.emit(&Histogram::state("size", &[1.0, 2.0], &[1, 0, 2])).unwrap();
+    feed.pump(&mut Numbers::default(), &mut out);
+    close_at_once(out);
+    let Some(files) = read(&path) else { return };
+    let mut names: Vec<&str> = files.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    let signals = ["logs", "losses", "metrics", "resources", "spans"];
+    assert_eq!(names, signals.map(|name| format!("{name}.parquet")));
+    let table = |name: &str| &files[&format!("{name}.parquet")];
+    let cells = |row: &Json, names: &[&str]| -> Json {
+        names
+            .iter()
+            .map(|name| row.get(*name).unwrap_or_else(|| panic!("no {name}")).clone())
+            .collect()
+    };
+    let logs = &table("logs").rows;
+    let of_log = ["class", "type_name", "severity_number", "severity_text", "body"];
+    assert_eq!(cells(&logs[0], &of_log), json!(["log", "shop:17", 13, null, "late"]));
+    assert_eq!(cells(&logs[1], &of_log), json!(["log", "perfring.Log", 17, "ERROR", "5"]));
+    let more: Json = serde_json::from_str(logs[1]["attributes"].as_str().unwrap()).unwrap();
+    assert_eq!(more, json!({"http.status": 500, "attributes.body": "mine"}));
+    assert_eq!(logs[1]["process.pid"], json!(std::process::id()));
+    let spans = &table("spans").rows;
+    let of_span = [
+        "class",
+        "span_id",
+        "name",
+        "kind",
+        "duration_nano",
+        "status.code",
+        "status.message",
+        "attributes",
+    ];
+    let id = "08".repeat(8);
+    assert_eq!(
+        cells(&spans[0], &of_span),
+        json!(["span_start", id, "buy", 2, null, null, null, null])
+    );
+    assert_eq!(
+        cells(&spans[1], &of_span),
+        json!(["span_end", id, "buy", null, 5, 2, "no stock", null])
+    );
+    let metrics = &table("metrics").rows;
+    let of_metric = [
+        "class",
+        "name",
+        "unit",
+        "value",
+        "value.integer",
+        "aggregation_temporality",
+        "bucket_counts",
+    ];
+    assert_eq!(
+        cells(&metrics[0], &of_metric),
+        json!(["gauge", "cpu.use", "1", 0.5, null, null, null])
+    );
+    let whole = (1u64 << 60) + 1;
+    assert_eq!(
+        cells(&metrics[1], &of_metric),
+        json!(["sum", "requests", null, whole as f64, whole, 2, null])
+    );
+    assert_eq!(
+        cells(&metrics[2], &of_metric),
+        json!(["histogram", "size", null, null, null, 1, [1, 0, 2]])
+    );
+    assert_eq!(metrics[2]["explicit_bounds"], json!([1.0, 2.0]));
+    let resource = &table("resources").rows[0];
+    let more: Json = serde_json::from_str(resource["attributes"].as_str().unwrap()).unwrap();
+    assert_eq!((&resource["class"], &more["service.name"]), (&json!("resource"), &json!("shop")));
 }
 
 /// Records whose fields change, or have names that are taken.

@@ -3,6 +3,8 @@
 mod columns;
 mod names;
 mod options;
+mod rows;
+mod signals;
 mod slot;
 mod table;
 
@@ -15,6 +17,7 @@ use columns::{Column, Of};
 use names::FileNames;
 pub use options::{ParquetOptions, Timestamps};
 use perfring_types::read::Value;
+use signals::Signal;
 use slot::Slot;
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -31,7 +34,19 @@ const GROUP: usize = 128 << 10;
 const LOSSES: usize = 0;
 const UNTYPED: usize = 1;
 
-/// Writes a directory of Parquet files: one for each type of record, and `losses.parquet`.
+/// Writes a directory of Parquet files: one for each signal of OpenTelemetry, one for each other type of record, and
+/// `losses.parquet`.
+///
+/// All log records are in `logs.parquet`, samples of gauges, sums and histograms in `metrics.parquet`, starts and ends of spans
+/// in `spans.parquet`, resources in `resources.parquet`, whatever types they have: an event of `tracing` has one for each
+/// call site. `class` says which each row is, and `attributes` has all fields without a column, as a JSON object.
+///
+/// | file | its columns after `time`, `boottime`, `ring`, `ring_uuid`, `pos`, `late`, `type`, `type_name`, `class` |
+/// |---|---|
+/// | `logs` | `process.pid`, `time_unix_nano`, `observed_time_unix_nano`, `severity_number`, `severity_text`, `body` (text, or JSON), `event_name`, `trace_id`, `span_id`, `otel.scope.name`, `code.file.path`, `code.line.number`, `attributes` |
+/// | `spans` | `process.pid`, `time_unix_nano`, `trace_id`, `span_id`, `parent_span_id`, `name`, `kind`, `duration_nano`, `status.code`, `status.message`, `link.trace_id`, `link.span_id`, `otel.scope.name`, `code.file.path`, `code.line.number`, `attributes` |
+/// | `metrics` | `process.pid`, `time_unix_nano`, `name`, `unit`, `description`, `value` (a double), `value.integer` (of whole numbers, exactly), `is_monotonic`, `aggregation_temporality`, `start_time_unix_nano`, `count`, `sum`, `min`, `max`, `otel.scope.name`, `explicit_bounds`, `bucket_counts`, `attributes` |
+/// | `resources` | `process.pid`, `time_unix_nano`, `start_time_unix_nano`, `attributes` |
 ///
 /// A type's file has the columns `time` (UTC), `boottime` (ns, the timestamp), `ring`, `ring_uuid`,
 /// `pos`, `late` (ns), `type`, `type_name`, and one for each field: so `df.took` is a request's.
@@ -77,6 +92,8 @@ pub struct Parquet {
     slots: Vec<Slot>,
     /// By ring and type.
     known: HashMap<(u32, u32), usize>,
+    /// Of the signals.
+    signals: Vec<(Signal, usize)>,
     /// By the type's name, and its columns if they are fixed.
     by_shape: HashMap<(String, Option<Vec<Column>>), usize>,
     names: FileNames,
@@ -122,8 +139,11 @@ impl Parquet {
             options: options.clone(),
             slots,
             known: HashMap::new(),
+            signals: Vec::new(),
             by_shape: HashMap::new(),
-            names: FileNames::of(&["losses", "untyped"]),
+            names: FileNames::of(
+                &[&["losses", "untyped"][..], &Signal::ALL.map(Signal::name)].concat(),
+            ),
             open: 0,
             waiting: 0,
             ending: VecDeque::new(),
@@ -138,18 +158,30 @@ impl Parquet {
         if let Some(at) = self.known.get(&(origin.id, record.kind)) {
             return *at;
         }
-        let key = (kind.name.clone(), columns::of_type(kind));
-        let at = match self.by_shape.get(&key) {
-            Some(at) => *at,
+        let at = match Signal::of(kind) {
+            Some(signal) => self.slot_of_signal(signal),
             None => {
-                let (name, at) = (self.names.of_type(&kind.name), self.slots.len());
-                self.slots.push(Slot::new(name, &common(at, &self.options), key.1.clone()));
-                self.by_shape.insert(key, at);
-                at
+                let key = (kind.name.clone(), columns::of_type(kind));
+                self.by_shape.get(&key).copied().unwrap_or_else(|| {
+                    let (name, at) = (self.names.of_type(&kind.name), self.slots.len());
+                    self.slots.push(Slot::new(name, &common(at, &self.options), key.1.clone()));
+                    self.by_shape.insert(key, at);
+                    at
+                })
             }
         };
         self.known.insert((origin.id, record.kind), at);
         at
+    }
+
+    fn slot_of_signal(&mut self, signal: Signal) -> usize {
+        let known = self.signals.iter().find(|(of, _)| *of == signal);
+        known.map(|(_, at)| *at).unwrap_or_else(|| {
+            let at = self.slots.len();
+            self.slots.push(Slot::of_signal(signal, &common(at, &self.options)));
+            self.signals.push((signal, at));
+            at
+        })
     }
 
     fn add(
@@ -313,51 +345,23 @@ impl Parquet {
         trouble_of(&self.output, &self.options, error)
     }
 
-    /// Returns the cell of the column `time`.
-    fn time(&self, wall: Option<u64>) -> Value {
-        number(wall.map(|ns| self.options.timestamps.of_ns(ns)))
-    }
-
     fn record(&mut self, event: &Event<'_>, record: &Rec<'_>) -> Result<(), OutputError> {
-        let origin = event.origin;
-        let at = self.slot(origin, record);
-        let kind = record.kind_of();
-        let common = vec![
-            self.time(record.wall),
-            number(record.time),
-            Value::Str(origin.name.clone()),
-            Value::Str(origin.uuid_text()),
-            Value::U64(record.pos),
-            Value::U64(record.late),
-            Value::U64(record.kind.into()),
-            kind.map_or(Value::Null, |kind| Value::Str(kind.name.clone())),
-        ];
-        let value = match record.value() {
-            Some(Ok(value)) => Cow::Borrowed(value),
-            other => {
-                let damage = match other {
-                    Some(Err(bad)) => Value::Str(bad.to_string()),
-                    _ => Value::Null,
-                };
-                let payload = Value::Bytes(record.bytes.to_vec());
-                let fields = vec![("damage".into(), damage), ("payload".into(), payload)];
-                Cow::Owned(Value::Struct(fields))
-            }
+        let at = self.slot(event.origin, record);
+        let signal = record.kind_of().filter(|_| at != UNTYPED).and_then(Signal::of);
+        let common = rows::of_record(event.origin, record, signal, self.options.timestamps);
+        let value = match (record.value(), signal) {
+            (Some(Ok(value)), Some(signal)) => signal.row(value),
+            (Some(Ok(value)), None) => Cow::Borrowed(value),
+            (other, _) => Cow::Owned(rows::untyped(
+                other.and_then(|value| value.as_ref().err()),
+                record.bytes,
+            )),
         };
         self.add(at, common, value, 512 + 8 * record.bytes.len(), event.seq)
     }
 
     fn loss(&mut self, event: &Event<'_>, loss: &Loss) -> Result<(), OutputError> {
-        let row = vec![
-            self.time(loss.wall),
-            number(loss.time),
-            Value::Str(event.origin.name.clone()),
-            Value::Str(event.origin.uuid_text()),
-            Value::U64(loss.pos),
-            Value::Str(loss.cause.name().into()),
-            Value::U64(loss.records),
-            Value::U64(loss.bytes),
-        ];
+        let row = rows::of_loss(event.origin, loss, self.options.timestamps);
         self.add(LOSSES, row, Cow::Owned(Value::Null), 512, event.seq)
     }
 }
@@ -366,10 +370,6 @@ impl Parquet {
 fn common(at: usize, options: &ParquetOptions) -> [(&'static str, Of); 8] {
     let time = options.timestamps;
     if at == LOSSES { columns::of_losses(time) } else { columns::of_records(time) }
-}
-
-fn number(number: Option<u64>) -> Value {
-    number.map_or(Value::Null, Value::U64)
 }
 
 /// Converts an error, or the error of the file beneath it.

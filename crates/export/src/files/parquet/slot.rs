@@ -2,6 +2,7 @@
 
 use super::columns::{self, Column, Of, WHOLE};
 use super::names::ColumnNames;
+use super::signals::{self, Signal};
 use super::table::Table;
 use perfring_types::read::Value;
 use std::borrow::Cow;
@@ -43,7 +44,7 @@ pub(super) struct Slot {
 enum Columns {
     /// Determined by the type.
     Stable(Vec<Column>),
-    /// Determined by the first rows: the columns, and the column of each field.
+    /// Determined by the first rows, or by the signal: the columns, and the column of each field.
     Found(Option<(Vec<Column>, HashMap<String, usize>)>),
 }
 
@@ -62,6 +63,24 @@ impl Slot {
             None => Columns::default(),
         };
         Slot { name, common: common.len(), columns, ..Slot::default() }
+    }
+
+    /// Creates a slot of a signal's records.
+    pub(super) fn of_signal(signal: Signal, common: &[(&str, Of)]) -> Self {
+        let of = |(name, of): &(&str, Of)| Column::new(name, *of);
+        let mut columns: Vec<Column> = common.iter().chain([&signals::CLASS]).map(of).collect();
+        let before = columns.len();
+        columns.extend(signal.columns());
+        let places = columns.iter().enumerate().skip(before);
+        let places = places.map(|(at, column)| (column.name.clone(), at)).collect();
+        columns.push(Column::new(signals::ATTRIBUTES, Of::Json));
+        let name = signal.name().to_owned();
+        Slot {
+            name,
+            common: before,
+            columns: Columns::Found(Some((columns, places))),
+            ..Slot::default()
+        }
     }
 
     /// Returns the columns, if they are determined.
