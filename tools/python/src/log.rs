@@ -1,13 +1,16 @@
-//! The native half of `perfring.logging`: Python's log records in a ring.
+//! The native half of `perfring.logging` and `perfring.telemetry`: log records, spans and samples in a ring.
 
 use crate::errors;
-use crate::kind::{At, Size, policy_of};
+use crate::kind::{At, Size, choice, policy_of};
 use perfring_consumer::{AttachError, Layout, RingFile};
 use perfring_producer::{CreateError, Location, Options, RecordType, ReserveError, create};
 use perfring_telemetry::names::{self, AttributeName};
 use perfring_telemetry::types::tagged::{Key, TaggedWriter};
 use perfring_telemetry::types::{Class, Field, Shape};
-use perfring_telemetry::{FIRST, Log, Resource, Signal, Sink, SinkError, options};
+use perfring_telemetry::{
+    FIRST, Gauge, Histogram, Log, Resource, Signal, Sink, SinkError, SpanEnd, SpanStart, Sum,
+    options,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString};
 use std::time::{Duration, SystemTime};
@@ -156,6 +159,55 @@ impl LogSink {
                     None => {
                         let name = AttributeName::new(Class::Log, name);
                         value.write(Key::Name(name.as_str()), writer);
+                    }
+                }
+            }
+        });
+        match done {
+            Ok(()) => Ok(true),
+            Err(error @ ReserveError::Forked) => Err(errors::reserve(py, error)),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Publishes a span's start or end, or a sample, with these fields and attributes. Returns whether it was published; if
+    /// not, it is counted.
+    #[pyo3(signature = (what, fields, attributes, /))]
+    fn signal(
+        &self,
+        py: Python<'_>,
+        what: &str,
+        fields: &Bound<'_, PyDict>,
+        attributes: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<bool> {
+        let (class, kind) = match what {
+            "span_start" => (Class::SpanStart, SpanStart::SCHEMA.id),
+            "span_end" => (Class::SpanEnd, SpanEnd::SCHEMA.id),
+            "gauge" => (Class::Gauge, Gauge::SCHEMA.id),
+            "sum" => (Class::Sum, Sum::SCHEMA.id),
+            "histogram" => (Class::Histogram, Histogram::SCHEMA.id),
+            other => {
+                return Err(choice(
+                    "signal",
+                    other,
+                    "\"span_start\", \"span_end\", \"gauge\" and so on",
+                ));
+            }
+        };
+        // Everything that may run Python code comes before the record: that code may publish.
+        let mut all = Vec::new();
+        for (name, value) in fields {
+            all.push((name.str()?.to_string_lossy().into_owned(), Kept::of(&value)?, true));
+        }
+        for (name, value) in attributes.into_iter().flatten() {
+            all.push((name.str()?.to_string_lossy().into_owned(), Kept::of(&value)?, false));
+        }
+        let done = self.sink.write(kind, |writer| {
+            for (name, value, is_field) in &all {
+                match is_field {
+                    true => value.write(Key::Name(name), writer),
+                    false => {
+                        value.write(Key::Name(AttributeName::new(class, name).as_str()), writer);
                     }
                 }
             }

@@ -338,7 +338,7 @@ def test_what_is_no_ring_is_refused(ring: Path) -> None:
     assert ring.read_text() == "a log file of before"
     with pytest.raises(FileNotFoundError):
         RingHandler(ring.parent / "missing" / "ring")
-    for size in ("1MB", "", "-1", 1000):
+    for size in ("1XB", "", "-1", 1000):
         with pytest.raises(ValueError, match=r"size|power of two"):
             RingHandler(ring.parent / "sized", size=size)
     with pytest.raises(ValueError, match="overwrite"):

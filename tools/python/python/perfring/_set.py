@@ -250,7 +250,8 @@ class RingSet(_native.RingSet):
         """Remove rings that no process is attached to and that were read to their end.
 
         Args:
-            dead_for: The time since a process was last attached: seconds, or text such as ``"1h30m"``.
+            dead_for: The time since a process was last attached: seconds, or text such as
+                ``"1h30m"``.
             keep: The number of removable rings that are kept, the newest ones.
             max_bytes: The bytes that all files may take together: beyond that, removable rings are
                 removed regardless of ``dead_for``.

@@ -27,6 +27,7 @@ from typing import Any, Final, Literal
 
 from ._errors import Forked
 from ._native import _LogSink
+from ._span import CURRENT
 
 __all__ = ["RingHandler"]
 
@@ -57,7 +58,8 @@ class RingHandler(logging.Handler):
     * level, logger, file, line, function, thread and asyncio task,
     * ``extra`` as attributes: text, numbers, truth values, bytes and ``None`` unchanged, all other
       values as their ``str()``. ``trace_id`` and ``span_id`` (hex digits), and the attributes that
-      OpenTelemetry's logging instrumentation adds, become the record's trace and span,
+      OpenTelemetry's logging instrumentation adds, become the record's trace and span; without
+      these, the record is in the span of `perfring.telemetry` that the thread or task is in,
     * ``exception.type``, ``exception.message`` and ``exception.stacktrace``, and for ``stack_info``
       ``code.stacktrace``. A stack longer than half a record loses its middle.
 
@@ -266,6 +268,8 @@ def _parts_of(
         trace = _id(extra, "trace_id", 16) or _id(extra, "otelTraceID", 16)
         span = _id(extra, "span_id", 8) or _id(extra, "otelSpanID", 8)
         more = extra
+    if trace is None and (within := CURRENT.get()) is not None:
+        trace, span = within
     task = parts.get("taskName")
     if task or record.exc_info or record.exc_text or record.stack_info:
         more = _more(record, task, extra, formatter or _PLAIN, max_len // 2)

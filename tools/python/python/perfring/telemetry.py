@@ -1,0 +1,268 @@
+"""Writes spans and samples of metrics into a ring, with OpenTelemetry's names for their parts.
+
+    >>> import os, tempfile
+    >>> from perfring.telemetry import Telemetry
+    >>> ring = os.path.join(tempfile.mkdtemp(), "shop")
+    >>> telemetry = Telemetry(ring, resource={"service.name": "shop"})
+    >>> with telemetry.span("buy", kind="server", attributes={"order": 17}) as span:
+    ...     with telemetry.span("SELECT stock", kind="client"):
+    ...         telemetry.counter("shop.orders", unit="{order}")
+    ...     telemetry.histogram("shop.request.duration", 0.25, unit="s")
+    ...     span.set({"items": 3})
+    >>> telemetry.gauge("shop.queue", 4, unit="{job}")
+    >>> telemetry.dropped
+    0
+
+``perfring dump RING`` shows the records, ``perfring sidecar`` forwards them as OTLP or to
+Prometheus. A span's start is in the ring before its body runs: after ``kill -9`` the ring says
+which spans were open. Log records of a `perfring.logging.RingHandler` are in the span around them.
+"""
+
+import os
+import random
+import time
+from collections.abc import Mapping
+from contextvars import Token
+from os import PathLike
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+from ._errors import Forked
+from ._native import _LogSink
+from ._span import CURRENT
+from .logging import _class_name, _resource, _text_of
+
+__all__ = ["Span", "Telemetry"]
+
+_KINDS: Final = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
+_STATUS: Final = {"unset": 0, "ok": 1, "error": 2}
+_DELTA: Final = 1
+
+_Kind = Literal["internal", "server", "client", "producer", "consumer"]
+_Attributes = Mapping[str, object]
+
+
+class Telemetry:
+    """Writes spans and samples into a ring.
+
+    Creates the ring if it is missing, and continues in an existing one. The ring is shared: many
+    processes, and log handlers, may write into one. A forked child continues in the same ring; with
+    ``{pid}`` in the path each process has a ring of its own. What the ring refuses is counted in
+    `dropped`, and never raises.
+
+    Args:
+        path: The ring. The directory must exist.
+        size: The bytes of the ring's data area, a power of two: a number, or text such as ``"1M"``.
+        policy: ``"overwrite"`` evicts the oldest records. ``"drop"`` keeps the first ones until
+            they are read, and counts new ones as dropped: choose it for counters, of which each
+            sample counts.
+        resource: The process, by OpenTelemetry's names. ``service.name`` defaults to
+            ``OTEL_SERVICE_NAME``, or to the script's name.
+        mode: The permissions of a new ring.
+
+    Raises:
+        OSError: The ring cannot be created or opened.
+        perfring.BadRing: The file is not a ring, or a ring for one producer.
+        perfring.Busy: All slots of the ring are taken.
+        ValueError: An argument is invalid.
+
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        size: int | str = "1M",
+        policy: Literal["overwrite", "drop"] = "overwrite",
+        resource: Mapping[str, str] | None = None,
+        mode: int = 0o600,
+    ) -> None:
+        at = os.fspath(path)
+        self._template = at if at.startswith("shm:") else os.path.abspath(at)
+        self._shape = (size, policy, mode)
+        self._resource = _resource(resource or {})
+        self._sink = self._attach()
+
+    @property
+    def path(self) -> str:
+        """The path of this process's ring."""
+        return self._template.replace("{pid}", str(os.getpid()))
+
+    @property
+    def dropped(self) -> int:
+        """The number of this process's records that are not in the ring."""
+        return self._sink.dropped
+
+    def span(
+        self, name: str, *, kind: _Kind = "internal", attributes: _Attributes | None = None
+    ) -> "Span":
+        """Return a span: ``with telemetry.span("buy"):`` begins it, and ends it after its body.
+
+        It is a child of the span that the thread or task is in. An exception that leaves the body
+        is its status: an error, with the exception's class and text.
+
+        Args:
+            name: Its name, the same for all spans of the kind.
+            kind: ``"server"`` handles a request from elsewhere, ``"client"`` sends one,
+                ``"producer"`` and ``"consumer"`` are of queues; all others are ``"internal"``.
+            attributes: All else: text, numbers, truth values, bytes and ``None`` unchanged, other
+                values as their ``str()``.
+
+        """
+        if kind not in _KINDS:
+            raise ValueError(f"kind {kind!r} is none: it is {', '.join(_KINDS)}")
+        return Span(self, name, _KINDS[kind], attributes)
+
+    def counter(
+        self,
+        name: str,
+        increase: float = 1,
+        *,
+        unit: str = "",
+        description: str = "",
+        attributes: _Attributes | None = None,
+    ) -> None:
+        """Count: publish how much a sum has increased, which readers add up."""
+        if not increase >= 0:
+            raise ValueError(f"a counter increases by 0 or more, not {increase}: use a gauge")
+        more: dict[str, object] = {"is_monotonic": True, "aggregation_temporality": _DELTA}
+        self._sample("sum", name, increase, unit, description, attributes, more)
+
+    def gauge(
+        self,
+        name: str,
+        value: float,
+        *,
+        unit: str = "",
+        description: str = "",
+        attributes: _Attributes | None = None,
+    ) -> None:
+        """Publish a value that rises and falls."""
+        self._sample("gauge", name, value, unit, description, attributes, {})
+
+    def histogram(
+        self,
+        name: str,
+        value: float,
+        *,
+        unit: str = "",
+        description: str = "",
+        attributes: _Attributes | None = None,
+    ) -> None:
+        """Publish one measurement, such as a duration, which readers sort into buckets."""
+        more: dict[str, object] = {"aggregation_temporality": _DELTA}
+        self._sample("histogram", name, float(value), unit, description, attributes, more)
+
+    def _sample(
+        self,
+        what: str,
+        name: str,
+        value: float,
+        unit: str,
+        description: str,
+        attributes: _Attributes | None,
+        more: dict[str, object],
+    ) -> None:
+        fields: dict[str, object] = {"name": name}
+        if unit:
+            fields["unit"] = unit
+        if description:
+            fields["description"] = description
+        fields["value"] = value
+        self._signal(what, {**fields, **more}, attributes)
+
+    def _attach(self) -> _LogSink:
+        size, policy, mode = self._shape
+        return _LogSink(self.path, size, policy, mode, self._resource)
+
+    def _signal(self, what: str, fields: dict[str, object], attributes: _Attributes | None) -> None:
+        more = None if attributes is None else dict(attributes)
+        try:
+            self._sink.signal(what, fields, more)
+        except Forked:
+            self._sink = self._attach()
+            self._sink.signal(what, fields, more)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path}>"
+
+
+class Span:
+    """A span of `Telemetry.span`, for one ``with``."""
+
+    def __init__(
+        self, telemetry: Telemetry, name: str, kind: int, attributes: _Attributes | None
+    ) -> None:
+        self._telemetry = telemetry
+        self._name = name
+        self._kind = kind
+        self._attributes = attributes
+        self._status: tuple[int, str] | None = None
+        self._ids: dict[str, object] = {}
+        self._parent: dict[str, object] = {}
+        self._began: int | None = None
+        self._token: Token[tuple[bytes, bytes] | None] | None = None
+
+    @property
+    def trace_id(self) -> str:
+        """The trace's id, in hexadecimal; empty before the span begins."""
+        return self._hex("trace_id")
+
+    @property
+    def span_id(self) -> str:
+        """The span's id, in hexadecimal; empty before the span begins."""
+        return self._hex("span_id")
+
+    def set(self, attributes: _Attributes) -> None:
+        """Add attributes. They are in the ring at once."""
+        self._telemetry._signal("span_start", dict(self._ids), attributes)
+
+    def status(self, status: Literal["ok", "error", "unset"], message: str = "") -> None:
+        """Set the status that the span ends with."""
+        if status not in _STATUS:
+            raise ValueError(f"status {status!r} is none: it is {', '.join(_STATUS)}")
+        self._status = (_STATUS[status], message)
+
+    def __enter__(self) -> Self:
+        """Begin the span."""
+        if self._began is not None:
+            raise RuntimeError("a span begins once: make another one")
+        around = CURRENT.get()
+        trace = around[0] if around else random.getrandbits(128).to_bytes(16, "big")
+        span = (random.getrandbits(64) or 1).to_bytes(8, "big")
+        self._ids = {"trace_id": trace, "span_id": span}
+        self._parent = {"parent_span_id": around[1]} if around else {}
+        self._began = time.monotonic_ns()
+        start = {**self._ids, **self._parent, "name": self._name, "kind": self._kind}
+        self._telemetry._signal("span_start", start, self._attributes)
+        self._token = CURRENT.set((trace, span))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the span."""
+        if self._token is not None:
+            CURRENT.reset(self._token)
+        attributes: dict[str, object] | None = None
+        if error is not None:
+            text = _text_of(error)
+            self._status = self._status or (_STATUS["error"], text)
+            attributes = {"exception.type": _class_name(type(error)), "exception.message": text}
+        end: dict[str, Any] = {**self._ids, **self._parent, "name": self._name}
+        end["duration_nano"] = time.monotonic_ns() - (self._began or 0)
+        if self._status is not None:
+            end["status.code"], message = self._status
+            if message:
+                end["status.message"] = message
+        self._telemetry._signal("span_end", end, attributes)
+
+    def _hex(self, name: str) -> str:
+        found = self._ids.get(name)
+        return found.hex() if isinstance(found, bytes) else ""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r} {self.span_id}>"
