@@ -153,8 +153,8 @@ kinds! {
         "A CTF 1.8 trace for babeltrace2 and Trace Compass: a directory",
         Some("read it with `babeltrace2 {}`"), Written, series(in_directory, Ctf::open);
     "parquet" with "parquet", Some("path"), Directory, Overwrite,
-        "Tables for pyarrow, DuckDB and others, one for each type: a directory",
-        Some("read it with Python: `pyarrow.parquet.read_table(\"{}/TYPE.parquet\")`"),
+        "Tables for pyarrow, DuckDB and others, one for each signal and each other type: a directory",
+        Some("read it with Python: `pyarrow.parquet.read_table(\"{}/logs.parquet\")`"),
         Finished, series(crate::files::parquet::check, crate::files::parquet::Parquet::open);
     "perf-data", Some("path"), File, Overwrite, "A file for `perf script` and related tools",
         Some("read it with `perf script -i {}`"), Finished, series(in_file, PerfData::open);
