@@ -1,8 +1,10 @@
 //! The files under `tools/kubernetes` and `tools/systemd` are right: the configurations and the
 //! units can be read, and rings between containers work as described there.
+//! `installed` has what the package installs.
 #![cfg(all(feature = "otlp", feature = "prometheus"))]
 
 pub(crate) mod container;
+mod installed;
 
 use self::container::{APP, Container, GROUP, Pod, SIDECAR};
 use crate::command::{json_lines, run, skipped};
@@ -57,6 +59,40 @@ fn the_config_map_is_a_configuration() {
     is_right(&["sidecar", "--config", path.to_str().unwrap(), "--check"], &says);
 }
 
+/// Python reads the pod as `kubectl` does.
+#[test]
+fn the_pod_is_yaml_with_this_configuration_and_names_itself_to_the_application() {
+    let script =
+        "import json, sys, yaml; json.dump(list(yaml.safe_load_all(sys.stdin)), sys.stdout)";
+    let mut command = Command::new("python3");
+    command.args(["-c", script]).stdin(fs::File::open(tools("kubernetes/pod.yaml")).unwrap());
+    let done = command.output();
+    let Some(done) = done.ok().filter(|done| done.status.success()) else {
+        return skipped("there is no python3 with PyYAML (tools/test-python set-up)");
+    };
+    let documents: Vec<Value> = serde_json::from_slice(&done.stdout).unwrap();
+    let [map, pod] = &documents[..] else { panic!("{documents:?}") };
+    let embedded: String = map["data"]["sidecar.toml"].as_str().unwrap().to_owned();
+    let trimmed: Vec<&str> = embedded.lines().map(str::trim).collect();
+    assert_eq!(trimmed.join("\n"), config_map().trim_end(), "the test reads the same text");
+    let env = pod["spec"]["containers"][0]["env"].as_array().unwrap();
+    let names: Vec<&str> = env.iter().map(|entry| entry["name"].as_str().unwrap()).collect();
+    let at = names.iter().position(|name| *name == "OTEL_RESOURCE_ATTRIBUTES").unwrap();
+    let mut attributes = env[at]["value"].as_str().unwrap().to_owned();
+    for (attribute, variable, field) in [
+        ("k8s.pod.name", "POD_NAME", "metadata.name"),
+        ("k8s.namespace.name", "POD_NAMESPACE", "metadata.namespace"),
+        ("k8s.node.name", "NODE_NAME", "spec.nodeName"),
+    ] {
+        assert!(attributes.contains(&format!("{attribute}=$({variable})")), "{attributes}");
+        // Kubernetes replaces only variables that stand before.
+        let of = env[..at].iter().find(|entry| entry["name"] == variable).unwrap();
+        assert_eq!(of["valueFrom"]["fieldRef"]["fieldPath"], field);
+        attributes = attributes.replace(&format!("$({variable})"), field);
+    }
+    assert!(!attributes.contains('$'), "{attributes}");
+}
+
 #[test]
 fn the_probes_ask_for_what_is_served() {
     let pod = fs::read_to_string(tools("kubernetes/pod.yaml")).unwrap();
@@ -69,82 +105,6 @@ fn the_probes_ask_for_what_is_served() {
     assert_eq!((healthz.count(), readyz.count(), probes.len()), (2, 1, 3), "{probes:?}");
 }
 
-#[test]
-fn the_unit_starts_the_command_with_the_example_configuration() {
-    let unit = fs::read_to_string(tools("systemd/perfring-sidecar.service")).unwrap();
-    // The directories that systemd has made by then, in a place of this test.
-    let made = [
-        ("/var/lib/perfring", "StateDirectory=perfring"),
-        ("/var/log/perfring", "LogsDirectory=perfring"),
-        ("/run/perfring", "ReadWritePaths=/run/perfring"),
-    ];
-    let place = tempfile::tempdir().unwrap();
-    let mut text = fs::read_to_string(tools("sidecar.toml")).unwrap();
-    for (dir, by) in made {
-        assert!(unit.lines().any(|line| line == by), "{by}");
-        let here = place.path().join(dir.trim_start_matches('/'));
-        fs::create_dir_all(&here).unwrap();
-        text = text.replace(&format!("\"{dir}"), &format!("\"{}", here.display()));
-    }
-    let example = place.path().join("sidecar.toml").display().to_string();
-    fs::write(&example, text).unwrap();
-    let (mut checked, mut commands, mut asked) = (0, 0, 0);
-    for line in unit.lines().filter(|line| line.starts_with("Exec")) {
-        let Some((_, args)) = line.split_once("=/usr/bin/perfring ") else { continue };
-        commands += 1;
-        let args = args.replace("/etc/perfring/sidecar.toml", &example);
-        let args: Vec<&str> = args.split(' ').collect();
-        let says = ["reads all rings in"];
-        if args.starts_with(&["sidecar", "reload"]) {
-            // Of the sidecar that ExecStart started, by the unit's RUNTIME_DIRECTORY.
-            let done = run(&args, b"");
-            assert!(done.code() == 3 && done.err().contains("/control.sock: "), "{}", done.err());
-            asked += 1;
-        } else if args.contains(&"--check") {
-            is_right(&args, &says);
-            checked += 1;
-        } else {
-            is_right(&[&args[..], &["--check"]].concat(), &says);
-        }
-    }
-    assert_eq!((checked, commands, asked), (2, 4, 1), "before the start, and before a reload");
-    assert!(unit.lines().any(|line| line == "RuntimeDirectory=perfring-sidecar"));
-}
-
-#[test]
-fn systemd_reads_the_units() {
-    let units = ["systemd/perfring-sidecar.service", "systemd/shop.service"].map(tools);
-    let done = match Command::new("systemd-analyze").arg("verify").args(units).output() {
-        Ok(done) => done,
-        Err(error) => return skipped(&format!("there is no systemd-analyze: {error}")),
-    };
-    let err = String::from_utf8(done.stderr).unwrap();
-    // The programs and the manual need not be installed here.
-    let missing = |line: &&str| !line.ends_with("is not executable: No such file or directory");
-    let wrong: Vec<&str> = err.lines().filter(missing).collect();
-    assert!(wrong.is_empty(), "{wrong:#?}");
-    assert!(err.contains("/usr/bin/perfring is not executable") || done.status.success(), "{err}");
-}
-
-#[test]
-fn systemd_creates_the_directory_as_its_readme_says() {
-    let root = tempfile::tempdir().unwrap();
-    fs::create_dir(root.path().join("etc")).unwrap();
-    fs::write(root.path().join("etc/passwd"), "root:x:0:0::/:/bin/sh\n").unwrap();
-    fs::write(root.path().join("etc/group"), format!("perfring:x:{GROUP}:\n")).unwrap();
-    if !nix::unistd::Uid::effective().is_root() {
-        return skipped("only root may give a directory to a group");
-    }
-    let mut command = Command::new("systemd-tmpfiles");
-    command.arg("--root").arg(root.path()).arg("--create");
-    match command.arg(tools("systemd/perfring.tmpfiles.conf")).output() {
-        Ok(done) => assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr)),
-        Err(error) => return skipped(&format!("there is no systemd-tmpfiles: {error}")),
-    }
-    let made = fs::metadata(root.path().join("run/perfring")).unwrap();
-    assert_eq!((made.mode() & 0o7777, made.gid()), (0o2770, GROUP));
-}
-
 /// The environment variable with the directory of [`an_application_in_a_container`].
 const RINGS: &str = "PERFRING_DIR";
 
@@ -153,6 +113,9 @@ const RINGS: &str = "PERFRING_DIR";
 #[test]
 fn an_application_in_a_container() {
     let Some(dir) = std::env::var_os(RINGS) else { return };
+    // The volume is of another user and writable by its group: the default refuses it, and says what to set.
+    let refused = RingSet::open(&dir).unwrap_err().to_string();
+    assert!(refused.contains("(Access::Shared)"), "{refused}");
     let mut options = SetOptions { access: Access::Shared, ..SetOptions::default() };
     options.ring = Options { mode: 0o660, size: 64 << 10, ..options.ring };
     let set = RingSet::open_with(&dir, &options).unwrap();

@@ -374,15 +374,22 @@ fn wrong_usage_has_a_message_and_the_example_is_right() {
     let done = check();
     assert_eq!(done.code(), 0, "{}", done.err());
     assert!(done.err().contains("reads all rings in"), "{}", done.err());
-    // With all of its outputs: each kind is among them.
+    // A copy of it leaves nothing out.
+    assert!(!text.contains("\n[[rule]]") && !done.err().contains("rule"), "{}", done.err());
+    // With all of its outputs and rules: each kind of output is among them.
     let (before, rest) = text.split_once("Remove the first `# ` of each line.\n").unwrap();
     let (others, after) = rest.split_once("\n# Records that outputs are not given").unwrap();
-    let others: Vec<&str> =
-        others.lines().map(|line| line.strip_prefix("# ").unwrap_or(line)).collect();
-    let all = format!("{before}\n{}\n#{after}", others.join("\n"));
+    let (_, rules) = after.split_once("Remove the first `# ` of each line.\n").unwrap();
+    let (rules, after) = rules.split_once("\n# Keep what overwrite rings").unwrap();
+    let active = |lines: &str| -> String {
+        let lines = lines.lines().map(|line| line.strip_prefix("# ").unwrap_or(line));
+        lines.collect::<Vec<&str>>().join("\n")
+    };
+    let all = format!("{before}\n{}\n{}\n#{after}", active(others), active(rules));
     fs::write(&example, all).unwrap();
     let done = check();
     assert_eq!(done.code(), 0, "{}", done.err());
+    assert!(done.err().contains("rule"), "{}", done.err());
     let help = run(&["sidecar", "--help"], b"").out();
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for kind in perfring_export::registry::KINDS {
