@@ -7,6 +7,7 @@ import * as recordings from "./recordings.js";
 import * as table from "./rings.js";
 import { hear } from "./say.js";
 import * as timeline from "./timeline.js";
+import * as traces from "./traces.js";
 import { connect, listen, rings, state } from "./store.js";
 
 /** A connection that comes again within this time, ms, is not worth a word. */
@@ -24,6 +25,7 @@ export function go(name, ...given) {
   if (name === "records") records.show(...given);
   if (name === "recordings") recordings.show();
   if (name === "timeline") timeline.show(...given);
+  if (name === "traces") traces.show(...given);
   if (name === "rings") table.draw(true);
 }
 
@@ -65,10 +67,10 @@ function connection() {
   at("cut").hidden = !cut;
 }
 
-const KEYS = { p: pause, t: () => at("theme").click(), 1: () => go("rings"), 2: () => go("timeline"), 3: () => go("records"), 4: () => go("recordings"), "/": () => (go("rings"), at("search").focus()) };
+const KEYS = { p: pause, t: () => at("theme").click(), 1: () => go("rings"), 2: () => go("timeline"), 3: () => go("records"), 4: () => go("recordings"), 5: () => go("traces"), "/": () => (go("rings"), at("search").focus()) };
 
 /** The keys of each view: what has the focus gets a key first. */
-const VIEWS = { rings: table.key, timeline: timeline.key, records: records.key };
+const VIEWS = { rings: table.key, timeline: timeline.key, records: records.key, traces: traces.key };
 
 document.addEventListener("keydown", (event) => {
   const typing = event.target.matches("input, select, textarea");
@@ -100,6 +102,7 @@ dark.addEventListener("change", () => theme(dark.matches ? "dark" : "light"));
 detail.acts.push(["Snapshot", async (row) => (await recordings.freeze(row.set ?? [row.id]), go("recordings"))]);
 recordings.acts.push(["Records", (one) => go("records", `rec:${one.id}`)], ["Timeline", (one) => go("timeline", one.id)]);
 recordings.listen(records.choices);
+records.acts.push(["Trace", (record, source) => record.trace && (() => go("traces", record.trace, source))]);
 detail.acts.push(["Records", (row) => go("records", (row.set ?? [row.id]).join(","))]);
 table.start();
 theme(dark.matches ? "dark" : "light");

@@ -9,6 +9,8 @@ const view = { rings: "all", after: 0, timer: null, asked: 0, open: null };
 /** What each line shows. */
 const shown = new WeakMap();
 let parts = null;
+/** What can be done with an open record: a name, and what it does, if anything, with a record of a source. */
+export const acts = [];
 
 function build() {
   const section = document.getElementById("view-records");
@@ -106,7 +108,9 @@ async function open(line, record) {
     const all = await (one ? ask("recording/record", { id: one.id, seq: record.seq }) : ask("record", { ring: record.ring, seq: record.seq }));
     const pairs = [...all.fields, ["time", all.utc ?? "none"], ["clock", all.time_ns ? `${all.time_ns} ns` : "none"], ["writer", all.pid ? `pid ${all.pid}, thread ${all.tid}` : null], ["type", all.type], ["position", whole(all.pos)], ["length", `${all.len} bytes`]];
     const rows = pairs.filter(([, value]) => value !== null).map(([name, value]) => el("tr", {}, el("td", { class: "dim", text: name }), el("td", { text: value })));
-    box.replaceChildren(el("table", {}, el("tbody", {}, ...rows)), el("pre", { text: hex(all.hex) + (all.more ? `\n… and ${whole(all.more)} bytes` : ""), tabindex: "0", "aria-label": "Bytes" }));
+    const buttons = acts.map(([text, of]) => [text, of(all, one ? String(one.id) : "live")]).filter(([, act]) => act);
+    const bar = buttons.length ? el("div", { class: "acts" }, ...buttons.map(([text, onclick]) => el("button", { text, onclick }))) : null;
+    box.replaceChildren(...(bar ? [bar] : []), el("table", {}, el("tbody", {}, ...rows)), el("pre", { text: hex(all.hex) + (all.more ? `\n… and ${whole(all.more)} bytes` : ""), tabindex: "0", "aria-label": "Bytes" }));
   } catch (error) {
     box.replaceChildren(el("p", { class: "dim", text: error.message }));
   }

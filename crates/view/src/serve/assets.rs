@@ -25,6 +25,7 @@ files! {
     "recordings.js" JS,
     "say.js" JS,
     "timeline.js" JS,
+    "traces.js" JS,
     "vendor/uPlot.iife.min.js" JS,
     "vendor/uPlot.min.css" CSS,
 }

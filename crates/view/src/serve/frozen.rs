@@ -4,6 +4,7 @@ use super::clock::Clock;
 use super::filter::{Filter, Wrong};
 use super::lane::{Lane, Span};
 use super::shown::{RecordJson, Whole};
+use super::walk::Seen;
 use perfring_export::recording::Reader;
 use perfring_export::{
     Event, Origin, Output, OutputError, Perfetto, PerfettoOptions, Took, What, json, later,
@@ -36,7 +37,7 @@ pub(super) struct Frozen {
 #[derive(Debug)]
 pub(super) struct Recording {
     pub(super) path: PathBuf,
-    clock: Clock,
+    pub(super) clock: Clock,
     is_own: bool,
     pub(super) about: About,
 }
@@ -204,6 +205,19 @@ impl Recording {
             event.seq < seq
         });
         read.ok().and(whole)
+    }
+
+    /// Passes each record and each loss to `visit`, with its ring's number and name.
+    pub(super) fn each(&self, mut visit: impl FnMut(u32, &str, &Seen<'_>)) -> Result<(), String> {
+        self.visit(|event| {
+            let Origin { id, name, .. } = event.origin;
+            match &event.what {
+                What::Record(record) => visit(*id, name, &Seen::Record(event.seq, record)),
+                What::Lost(loss) => visit(*id, name, &Seen::Lost(loss)),
+                What::Began | What::Ended => {}
+            }
+            true
+        })
     }
 
     /// Returns what happened in a span of its time, ring by ring.

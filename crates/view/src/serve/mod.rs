@@ -27,6 +27,8 @@ mod shared;
 mod shown;
 mod taps;
 mod timeline;
+mod traces;
+mod walk;
 mod who;
 
 use crate::watch::Watch;

@@ -2,6 +2,7 @@
 
 use super::assets;
 use super::body::Body;
+use super::clock::Clock;
 use super::filter::Wrong;
 use super::freeze;
 use super::frozen::{self, Format};
@@ -11,6 +12,8 @@ use super::measure;
 use super::records::{self, Asked};
 use super::shared::Shared;
 use super::timeline;
+use super::traces::{self, Trace, Traces};
+use super::walk::{self, Seen, Which};
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{
@@ -274,6 +277,16 @@ impl Site {
                     ),
                 }
             }
+            "api/traces" => {
+                let rings = shared.model().rings();
+                self.traces(query, rings.len().saturating_sub(walk::RINGS), |visit| {
+                    walk::each(shared, &rings, Which::Newest, |id, name, seen| {
+                        visit(id, name, &seen, &shared.clock);
+                        true
+                    });
+                    Ok(())
+                })
+            }
             "api/freeze" if query.rings().len() > RINGS => {
                 let why = format!("a snapshot has at most {RINGS} rings: choose some of them");
                 said(StatusCode::CONFLICT, why)
@@ -288,6 +301,33 @@ impl Site {
             }
             "api/recordings" => json(&shared.frozen().all().collect::<Vec<_>>()),
             _ => self.recording(path, query),
+        }
+    }
+
+    /// Answers with the spans of the trace that is asked for, or with all traces.
+    fn traces(
+        &self,
+        query: &Query<'_>,
+        left_out: usize,
+        each: impl FnOnce(&mut dyn FnMut(u32, &str, &Seen<'_>, &Clock)) -> Result<(), String>,
+    ) -> Response<Body> {
+        let Some(asked) = query.get("trace") else {
+            let mut all = Traces::default();
+            all.left_out = left_out;
+            return match each(&mut |id, _, seen, clock| all.see(id, seen, clock)) {
+                Ok(()) => json(&all.finish()),
+                Err(why) => said(StatusCode::CONFLICT, why),
+            };
+        };
+        let Some(id) = traces::id(&asked) else {
+            let why = "the id of a trace is 32 hexadecimal digits\n";
+            return plain(StatusCode::BAD_REQUEST, why);
+        };
+        let mut trace = Trace::new(id);
+        trace.left_out = left_out;
+        match each(&mut |id, name, seen, clock| trace.see(id, name, seen, clock)) {
+            Ok(()) => json(&trace),
+            Err(why) => said(StatusCode::CONFLICT, why),
         }
     }
 
@@ -333,6 +373,9 @@ impl Site {
                     ),
                 }
             }
+            "traces" => self.traces(query, 0, |visit| {
+                recording.each(|id, name, seen| visit(id, name, seen, &recording.clock))
+            }),
             name => match Format::of(name) {
                 Some(format) => download(&recording, format),
                 None => plain(StatusCode::NOT_FOUND, "there is no such thing here\n"),

@@ -43,6 +43,8 @@ pub(super) struct Whole {
     time_ns: Option<String>,
     utc: Option<String>,
     tid: Option<u32>,
+    /// Its trace, if it names one.
+    trace: Option<String>,
     fields: Vec<(String, String)>,
     hex: String,
     /// Bytes that are not in `hex`.
@@ -106,17 +108,30 @@ impl Whole {
                 .collect(),
             _ => Vec::new(),
         };
+        let trace = match record.value() {
+            Some(Ok(value)) => match value.get("trace_id") {
+                Some(Value::Bytes(id)) if id.len() == 16 => Some(hex(id)),
+                _ => None,
+            },
+            _ => None,
+        };
         let shown = &record.bytes[..record.bytes.len().min(BYTES)];
         Whole {
             record: RecordJson::of(seq, ring, name, record, clock),
             time_ns: record.time.map(|time| time.to_string()),
             utc: record.wall.map(perfring_export::json::utc),
             tid: record.writer.map(|writer| writer.tid),
+            trace,
             fields,
-            hex: shown.iter().map(|byte| format!("{byte:02x}")).collect(),
+            hex: hex(shown),
             more: record.bytes.len() - shown.len(),
         }
     }
+}
+
+/// Writes bytes as hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns a record's values or its text in one line, and why it has none.

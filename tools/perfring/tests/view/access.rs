@@ -2,9 +2,11 @@
 //! and where the focus is.
 
 use super::browser::Browser;
+use super::telemetry::{sink, trace};
 use super::{Page, row};
 use crate::command::{Place, perfring};
 use perfring_producer::{CpuProducer, Options, Policy, Producer};
+use perfring_telemetry::Sink;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -34,6 +36,7 @@ const TAB: &str = "\u{e004}";
 struct Scene {
     page: Page,
     _rings: (Place, Producer, CpuProducer),
+    _sink: Sink,
     producer: Child,
 }
 
@@ -53,7 +56,10 @@ impl Scene {
         let mut producer = command.stdin(Stdio::piped()).spawn().unwrap();
         writeln!(producer.stdin.as_mut().unwrap(), "a line").unwrap();
         std::fs::write(place.path("notes"), "no ring").unwrap();
-        Scene { page: Page::of(&[place.0.path()]), _rings: (place, full, set), producer }
+        let sink = sink(&place, "shop");
+        trace(&sink, &sink);
+        let page = Page::of(&[place.0.path()]);
+        Scene { page, _rings: (place, full, set), _sink: sink, producer }
     }
 
     fn end(mut self) {
@@ -65,7 +71,7 @@ impl Scene {
     fn open(&self, browser: &Browser) {
         browser.size(1440, 900, 1);
         browser.open(&self.page.url);
-        browser.until("document.querySelectorAll('.row:not([hidden])').length === 3");
+        browser.until("document.querySelectorAll('.row:not([hidden])').length === 4");
         browser.until(&format!(
             "{}.querySelector('.who').innerText.includes('publish')",
             row("flight")
@@ -101,6 +107,15 @@ impl Scene {
         go(browser, "recordings", "4");
         browser.until("(document.querySelector('.card') || document.getElementById('freeze').disabled || document.getElementById('freeze').click(), document.querySelector('.card'))");
         visit("snapshots");
+        go(browser, "traces", "5");
+        browser.keys("\u{e00c}"); // what was open is closed
+        browser.until("document.querySelector('#traces .trace')");
+        visit("traces");
+        browser.js("document.querySelector('#traces .trace').click()");
+        browser.until("document.querySelectorAll('#traces .span').length === 8");
+        browser.js("document.querySelectorAll('#traces .span')[1].click()");
+        browser.until("document.querySelector('#traces .whole')");
+        visit("traces, one open");
         go(browser, "rings", "1");
     }
 }
@@ -189,7 +204,7 @@ fn a_screen_reader_gets_a_name_for_each_control_and_the_table_in_its_order() {
     browser.js("[...document.querySelectorAll('#head button')].find((of) => of.textContent === 'Ring').click()");
     browser.js("[...document.querySelectorAll('#head button')].find((of) => of.textContent === 'Ring').click()");
     browser.until(&format!("{sorted} === 'Ring descending'"));
-    assert_eq!(rows(&browser)[1..], ["full", "flight"]);
+    assert_eq!(rows(&browser)[2..], ["full", "flight"]);
     // A set says that it opens, and its rings that they are in it.
     browser.js("document.querySelector('.row .open:not([hidden])').click()");
     browser.until("document.querySelector('.row[aria-level=\"2\"]')");

@@ -3,7 +3,9 @@
 use super::Page;
 use super::browser::Browser;
 use crate::command::Place;
-use perfring_telemetry::{Log, Resource, Severity, Sink, options};
+use perfring_telemetry::{
+    Log, Resource, Severity, Sink, SpanEnd, SpanId, SpanStart, Status, TraceId, options,
+};
 use serde_json::json;
 
 const UP: &str = "\u{e013}";
@@ -12,7 +14,7 @@ const ENTER: &str = "\u{e006}";
 const RIGHT: &str = "\u{e014}";
 
 /// A ring of telemetry of a service.
-fn sink(place: &Place, name: &'static str) -> Sink {
+pub(super) fn sink(place: &Place, name: &'static str) -> Sink {
     let resource = Resource::here().with("service.name", name);
     Sink::create(place.path(name), &options(), resource).unwrap()
 }
@@ -137,5 +139,133 @@ fn keys_work_wherever_the_focus_is() {
     browser.keys(UP);
     assert_eq!(browser.js("document.activeElement.id"), "where");
     assert_eq!(browser.log(), "", "the console of the page");
+    page.end();
+}
+
+/// Publishes a trace of two services: a root with two children, one of which failed, and a grandchild; a span without an
+/// end, one without a start, and one whose parent is nowhere. Returns its id.
+pub(super) fn trace(shop: &Sink, bank: &Sink) -> TraceId {
+    let trace = TraceId([7; 16]);
+    let id = |nth: u8| SpanId([nth; 8]);
+    let start = |sink: &Sink, nth: u8, parent: Option<u8>, name: &str| {
+        let attributes = [("http.route", "/orders".into())];
+        let parent_span_id = parent.map(id);
+        let attributes: &[_] = if nth == 1 { &attributes } else { &[] };
+        let start =
+            SpanStart { parent_span_id, attributes, ..SpanStart::new(trace, id(nth), name) };
+        sink.emit(&start).unwrap();
+    };
+    let end = |sink: &Sink, nth: u8, parent: Option<u8>, name: &str, status| {
+        let parent_span_id = parent.map(id);
+        let end = SpanEnd { parent_span_id, status, ..SpanEnd::new(trace, id(nth), name) };
+        sink.emit(&SpanEnd { duration_nano: (nth == 5).then_some(400_000), ..end }).unwrap();
+    };
+    start(shop, 1, None, "POST /orders");
+    start(shop, 2, Some(1), "validate");
+    end(shop, 2, Some(1), "validate", None);
+    start(shop, 3, Some(1), "pay");
+    start(bank, 4, Some(3), "charge");
+    end(bank, 4, Some(3), "charge", Some((Status::Error, "card declined")));
+    end(bank, 5, Some(4), "audit", None);
+    start(bank, 6, Some(4), "notify");
+    start(bank, 7, Some(99), "stray");
+    end(bank, 7, Some(99), "stray", Some((Status::Ok, "")));
+    end(shop, 3, Some(1), "pay", None);
+    end(shop, 1, None, "POST /orders", None);
+    trace
+}
+
+#[test]
+fn the_spans_of_a_trace_are_a_waterfall_over_all_rings() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    let (shop, bank) = (sink(&place, "shop"), sink(&place, "bank"));
+    trace(&shop, &bank);
+    let other = TraceId([9; 16]);
+    shop.emit(&SpanStart::new(other, SpanId([1; 8]), "other")).unwrap();
+    let page = Page::of(&[place.0.path()]);
+    browser.open(&page.url);
+    browser.size(1440, 800, 1);
+    // The list of traces.
+    browser.keys("5");
+    browser.until("document.querySelectorAll('#traces .trace').length === 2");
+    let spans = browser.js("[...document.querySelectorAll('#traces .trace')].map((row) => [...row.children].slice(1).map((of) => of.textContent.replace(/^[\\d.]+\u{a0}.?s$/, 'time')).join('|')).sort()");
+    assert_eq!(spans, json!(["POST /orders|time|7 spans|1 error", "other|–|1 span|"]));
+    browser.picture("traces-list");
+
+    // From a record to its trace, by keys alone.
+    browser.keys("3");
+    browser.until("document.querySelectorAll('#records .rec').length === 15");
+    browser.js("[...document.querySelectorAll('#records .rec')].find((rec) => rec.innerText.includes('charge')).focus()");
+    browser.keys(ENTER);
+    browser.until("document.querySelector('.whole .acts button')?.textContent === 'Trace'");
+    browser.js("document.querySelector('.whole .acts button').click()");
+    browser.until("document.querySelectorAll('#traces .span').length === 8");
+    let rows = "[...document.querySelectorAll('#traces .span:not(.head)')].map((row) => [row.ariaLevel, ...[...row.querySelectorAll('.what > span')].map((of) => of.textContent.replace(/, pid \\d+/, ''))].join(' '))";
+    let all = [
+        "1 POST /orders shop",
+        "2 validate shop",
+        "2 pay shop",
+        "3 charge error bank",
+        "4 audit no start bank",
+        "4 notify no end bank",
+        "1 stray no parent bank",
+    ];
+    let seen = browser.js(rows);
+    let mut seen: Vec<&str> =
+        seen.as_array().unwrap().iter().map(|row| row.as_str().unwrap()).collect();
+    // The span without a start began before the page's other children of its parent, or after.
+    if seen[4].starts_with("4 notify") {
+        seen.swap(4, 5);
+    }
+    seen.sort_by_key(|row| all.iter().position(|of| of == row));
+    assert_eq!(seen, all);
+    // Bars are where the spans were: a child is within its parent, and a span without an end goes to the end of the axis.
+    let bar = |name: &str| {
+        let of = format!(
+            "[...document.querySelectorAll('#traces .span')].find((row) => row.querySelector('.what > span')?.textContent === {name:?}).querySelector('.track b').getBoundingClientRect()"
+        );
+        let of = browser.js(&format!("(({{ left, right }}) => [left, right])({of})"));
+        (of[0].as_f64().unwrap(), of[1].as_f64().unwrap())
+    };
+    let (root, pay, charge, notify) =
+        (bar("POST /orders"), bar("pay"), bar("charge"), bar("notify"));
+    assert!(
+        root.0 <= pay.0 && pay.0 <= charge.0 && charge.1 <= pay.1 + 2.0 && pay.1 <= root.1 + 2.0
+    );
+    assert!(notify.0 >= charge.0 && notify.1 >= root.1 - 2.0, "{notify:?} {root:?}");
+    // Keys: a span closes and opens, and shows its attributes.
+    browser.js("document.activeElement.blur()");
+    browser.keys(DOWN);
+    browser.keys("\u{e012}");
+    browser.until("document.querySelectorAll('#traces .span:not(.head)').length === 2");
+    assert_eq!(browser.js("document.activeElement.ariaExpanded"), "false", "the focus stays");
+    browser.keys(RIGHT);
+    browser.until("document.querySelectorAll('#traces .span:not(.head)').length === 7");
+    browser.keys(ENTER);
+    browser.until("document.querySelector('#traces .whole')?.innerText.includes('/orders')");
+    browser.picture("trace-light");
+    browser.keys("t");
+    browser.picture("trace-dark");
+    browser.size(420, 800, 1);
+    browser.until("document.documentElement.scrollWidth <= 420");
+    let lists =
+        "((list) => list.scrollWidth <= list.clientWidth)(document.getElementById('traces'))";
+    browser.until(&format!("{lists} && document.querySelectorAll('.axis span').length < 4"));
+    browser.picture("trace-narrow");
+    browser.size(1440, 800, 1);
+    // What ends while it is looked at, and an id that is none.
+    let end = SpanEnd {
+        parent_span_id: Some(SpanId([4; 8])),
+        ..SpanEnd::new(TraceId([7; 16]), SpanId([6; 8]), "notify")
+    };
+    bank.emit(&end).unwrap();
+    browser.until("!document.getElementById('traces').innerText.includes('no end') && !document.getElementById('traced').innerText.includes('without an end')");
+    browser.js("((id) => ((id.value = 'x1'), id.dispatchEvent(new Event('change'))))(document.getElementById('trace-id'))");
+    browser.until("document.getElementById('traced').innerText === 'the id of a trace is 32 hexadecimal digits'");
+    browser.js("document.activeElement.blur()");
+    browser.keys("\u{e00c}");
+    browser.until("document.querySelectorAll('#traces .trace').length === 2");
+    assert_eq!(browser.log().lines().filter(|line| !line.contains("400 (Bad Request)")).count(), 0);
     page.end();
 }
