@@ -2,6 +2,7 @@
 
 import { badness, bytes as sized, clock, el, now, set, short } from "./format.js";
 import * as detail from "./ring.js";
+import * as metrics from "./metrics.js";
 import * as records from "./records.js";
 import * as recordings from "./recordings.js";
 import * as table from "./rings.js";
@@ -26,6 +27,7 @@ export function go(name, ...given) {
   if (name === "recordings") recordings.show();
   if (name === "timeline") timeline.show(...given);
   if (name === "traces") traces.show(...given);
+  if (name === "metrics") metrics.show(...given);
   if (name === "rings") table.draw(true);
 }
 
@@ -34,6 +36,7 @@ function theme(name) {
   table.recolor();
   detail.recolor();
   timeline.recolor();
+  metrics.recolor();
   table.draw(true);
 }
 
@@ -67,10 +70,10 @@ function connection() {
   at("cut").hidden = !cut;
 }
 
-const KEYS = { p: pause, t: () => at("theme").click(), 1: () => go("rings"), 2: () => go("timeline"), 3: () => go("records"), 4: () => go("recordings"), 5: () => go("traces"), "/": () => (go("rings"), at("search").focus()) };
+const KEYS = { p: pause, t: () => at("theme").click(), 1: () => go("rings"), 2: () => go("timeline"), 3: () => go("records"), 4: () => go("recordings"), 5: () => go("traces"), 6: () => go("metrics"), "/": () => (go("rings"), at("search").focus()) };
 
 /** The keys of each view: what has the focus gets a key first. */
-const VIEWS = { rings: table.key, timeline: timeline.key, records: records.key, traces: traces.key };
+const VIEWS = { rings: table.key, timeline: timeline.key, records: records.key, traces: traces.key, metrics: metrics.key };
 
 document.addEventListener("keydown", (event) => {
   const typing = event.target.matches("input, select, textarea");
@@ -103,6 +106,7 @@ detail.acts.push(["Snapshot", async (row) => (await recordings.freeze(row.set ??
 recordings.acts.push(["Records", (one) => go("records", `rec:${one.id}`)], ["Timeline", (one) => go("timeline", one.id)]);
 recordings.listen(records.choices);
 records.acts.push(["Trace", (record, source) => record.trace && (() => go("traces", record.trace, source))]);
+records.acts.push(["Chart", (record, source) => record.metric && (() => go("metrics", record.metric, source))]);
 detail.acts.push(["Records", (row) => go("records", (row.set ?? [row.id]).join(","))]);
 table.start();
 theme(dark.matches ? "dark" : "light");

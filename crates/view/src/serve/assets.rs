@@ -18,6 +18,7 @@ files! {
     "view.css" CSS,
     "main.js" JS,
     "format.js" JS,
+    "metrics.js" JS,
     "store.js" JS,
     "rings.js" JS,
     "ring.js" JS,

@@ -43,11 +43,11 @@ impl Span {
         (from < to).then(|| Span { from, to, bins: bins.clamp(1, BINS) })
     }
 
-    fn has(&self, t: i64) -> bool {
+    pub(super) fn has(&self, t: i64) -> bool {
         (self.from..self.to).contains(&t)
     }
 
-    fn bin(&self, t: i64) -> usize {
+    pub(super) fn bin(&self, t: i64) -> usize {
         let [t, from, to] = [t, self.from, self.to].map(i128::from);
         let part = (t - from) * self.bins as i128 / (to - from);
         usize::try_from(part).unwrap_or(0).min(self.bins - 1)

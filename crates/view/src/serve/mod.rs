@@ -23,6 +23,7 @@ mod model;
 mod poll;
 mod records;
 mod route;
+mod series;
 mod shared;
 mod shown;
 mod taps;

@@ -3,13 +3,14 @@
 use super::assets;
 use super::body::Body;
 use super::clock::Clock;
-use super::filter::Wrong;
+use super::filter::{Filter, Wrong};
 use super::freeze;
 use super::frozen::{self, Format};
 use super::guard::Guard;
 use super::lane::Span;
 use super::measure;
 use super::records::{self, Asked};
+use super::series::{self, Kind, Metric};
 use super::shared::Shared;
 use super::timeline;
 use super::traces::{self, Trace, Traces};
@@ -44,6 +45,8 @@ const PIECE: usize = 64 << 10;
 const RINGS: usize = 1_000;
 const HISTORIES: usize = 200;
 
+const NO_SPAN: &str = "from= and to= are times, one after the other\n";
+
 /// What is served, and to whom.
 #[derive(Debug)]
 pub(super) struct Site {
@@ -67,6 +70,19 @@ impl Query<'_> {
     fn rings(&self) -> Vec<u32> {
         let text = self.get("rings").unwrap_or_default();
         text.split(',').filter_map(|id| id.parse().ok()).take(RINGS + 1).collect()
+    }
+
+    /// Returns the live rings that are asked for.
+    fn live(&self, shared: &Shared) -> Vec<u32> {
+        match self.get("rings").as_deref() {
+            Some("all") => shared.model().rings(),
+            _ => self.rings(),
+        }
+    }
+
+    fn span(&self) -> Option<Span> {
+        let bins = self.number("bins").unwrap_or(1_000);
+        Span::new(self.number("from")?, self.number("to")?, bins)
     }
 }
 
@@ -130,6 +146,65 @@ struct Begin<'a> {
 #[derive(Serialize)]
 struct Bad {
     wrong: [Wrong; 1],
+}
+
+/// Takes what is found in a ring, with its number, its name and the clock of its times.
+type Visit<'a> = &'a mut dyn FnMut(u32, &str, &Seen<'_>, &Clock);
+
+/// Answers with the spans of the trace that is asked for, or with all traces.
+fn traces(
+    query: &Query<'_>,
+    left_out: usize,
+    each: impl FnOnce(Visit<'_>) -> Result<(), String>,
+) -> Response<Body> {
+    let Some(asked) = query.get("trace") else {
+        let mut all = Traces::default();
+        all.left_out = left_out;
+        return match each(&mut |id, _, seen, clock| all.see(id, seen, clock)) {
+            Ok(()) => json(&all.finish()),
+            Err(why) => said(StatusCode::CONFLICT, why),
+        };
+    };
+    let Some(id) = traces::id(&asked) else {
+        let why = "the id of a trace is 32 hexadecimal digits\n";
+        return plain(StatusCode::BAD_REQUEST, why);
+    };
+    let mut trace = Trace::new(id);
+    trace.left_out = left_out;
+    match each(&mut |id, name, seen, clock| trace.see(id, name, seen, clock)) {
+        Ok(()) => json(&trace),
+        Err(why) => said(StatusCode::CONFLICT, why),
+    }
+}
+
+/// Answers with all metrics, and with the series of the one that is asked for.
+fn metrics(
+    query: &Query<'_>,
+    left_out: usize,
+    each: impl FnOnce(i64, Visit<'_>) -> Result<(), String>,
+) -> Response<Body> {
+    let filter = match Filter::parse(&query.get("where").unwrap_or_default(), "") {
+        Ok(filter) => filter,
+        Err(wrong) => return json(&Bad { wrong: [wrong] }),
+    };
+    let bins = query.number("bins").unwrap_or(series::BINS).min(series::BINS);
+    let span = query.number("from").zip(query.number("to"));
+    let Some(span) = span.and_then(|(from, to)| Span::new(from, to, bins)) else {
+        return plain(StatusCode::BAD_REQUEST, NO_SPAN);
+    };
+    let kind = query.get("kind").and_then(|kind| Kind::of(&kind));
+    let wanted = query.get("name").zip(kind).map(|(name, kind)| {
+        let unit = query.get("unit").unwrap_or_default();
+        Metric { name, unit, kind }
+    });
+    let mut answer = series::Answer::new(wanted, left_out);
+    let found = each(span.from, &mut |id, name, seen, clock| {
+        answer.see((id, name), seen, (&span, &filter, clock));
+    });
+    match found {
+        Ok(()) => json(&answer.finish()),
+        Err(why) => said(StatusCode::CONFLICT, why),
+    }
 }
 
 impl Site {
@@ -238,10 +313,7 @@ impl Site {
             }
             "api/records" => {
                 let asked = Asked {
-                    rings: match query.get("rings").as_deref() {
-                        Some("all") => shared.model().rings(),
-                        _ => query.rings(),
-                    },
+                    rings: query.live(shared),
                     filter: query.get("where").unwrap_or_default(),
                     kind: query.get("type").unwrap_or_default(),
                     after: query.number("after").unwrap_or(0),
@@ -266,21 +338,24 @@ impl Site {
                     None => plain(StatusCode::NOT_FOUND, "the ring was removed\n"),
                 }
             }
-            "api/timeline" => {
-                let span = query.number("from").zip(query.number("to"));
-                let bins = query.number("bins").unwrap_or(1_000);
-                match span.and_then(|(from, to)| Span::new(from, to, bins)) {
-                    Some(span) => json(&timeline::live(shared, &query.rings(), &span)),
-                    None => plain(
-                        StatusCode::BAD_REQUEST,
-                        "from= and to= are times, one after the other\n",
-                    ),
-                }
-            }
+            "api/timeline" => match query.span() {
+                Some(span) => json(&timeline::live(shared, &query.rings(), &span)),
+                None => plain(StatusCode::BAD_REQUEST, NO_SPAN),
+            },
             "api/traces" => {
                 let rings = shared.model().rings();
-                self.traces(query, rings.len().saturating_sub(walk::RINGS), |visit| {
+                traces(query, rings.len().saturating_sub(walk::RINGS), |visit| {
                     walk::each(shared, &rings, Which::Newest, |id, name, seen| {
+                        visit(id, name, &seen, &shared.clock);
+                        true
+                    });
+                    Ok(())
+                })
+            }
+            "api/metrics" => {
+                let rings = query.live(shared);
+                metrics(query, rings.len().saturating_sub(walk::RINGS), |from, visit| {
+                    walk::each(shared, &rings, Which::From(from), |id, name, seen| {
                         visit(id, name, &seen, &shared.clock);
                         true
                     });
@@ -301,33 +376,6 @@ impl Site {
             }
             "api/recordings" => json(&shared.frozen().all().collect::<Vec<_>>()),
             _ => self.recording(path, query),
-        }
-    }
-
-    /// Answers with the spans of the trace that is asked for, or with all traces.
-    fn traces(
-        &self,
-        query: &Query<'_>,
-        left_out: usize,
-        each: impl FnOnce(&mut dyn FnMut(u32, &str, &Seen<'_>, &Clock)) -> Result<(), String>,
-    ) -> Response<Body> {
-        let Some(asked) = query.get("trace") else {
-            let mut all = Traces::default();
-            all.left_out = left_out;
-            return match each(&mut |id, _, seen, clock| all.see(id, seen, clock)) {
-                Ok(()) => json(&all.finish()),
-                Err(why) => said(StatusCode::CONFLICT, why),
-            };
-        };
-        let Some(id) = traces::id(&asked) else {
-            let why = "the id of a trace is 32 hexadecimal digits\n";
-            return plain(StatusCode::BAD_REQUEST, why);
-        };
-        let mut trace = Trace::new(id);
-        trace.left_out = left_out;
-        match each(&mut |id, name, seen, clock| trace.see(id, name, seen, clock)) {
-            Ok(()) => json(&trace),
-            Err(why) => said(StatusCode::CONFLICT, why),
         }
     }
 
@@ -359,21 +407,17 @@ impl Site {
                 Some(whole) => json(&whole),
                 None => plain(StatusCode::NOT_FOUND, "there is no such record\n"),
             },
-            "timeline" => {
-                let span = query.number("from").zip(query.number("to"));
-                let bins = query.number("bins").unwrap_or(1_000);
-                match span.and_then(|(from, to)| Span::new(from, to, bins)) {
-                    Some(span) => match recording.timeline(&span) {
-                        Ok(lanes) => json(&lanes),
-                        Err(why) => said(StatusCode::CONFLICT, why),
-                    },
-                    None => plain(
-                        StatusCode::BAD_REQUEST,
-                        "from= and to= are times, one after the other\n",
-                    ),
-                }
-            }
-            "traces" => self.traces(query, 0, |visit| {
+            "timeline" => match query.span() {
+                Some(span) => match recording.timeline(&span) {
+                    Ok(lanes) => json(&lanes),
+                    Err(why) => said(StatusCode::CONFLICT, why),
+                },
+                None => plain(StatusCode::BAD_REQUEST, NO_SPAN),
+            },
+            "metrics" => metrics(query, 0, |_, visit| {
+                recording.each(|id, name, seen| visit(id, name, seen, &recording.clock))
+            }),
+            "traces" => traces(query, 0, |visit| {
                 recording.each(|id, name, seen| visit(id, name, seen, &recording.clock))
             }),
             name => match Format::of(name) {

@@ -2,6 +2,7 @@
 
 use super::clock::Clock;
 use super::headline::{Headline, Level, ordered};
+use super::series::Metric;
 use crate::escape::escaped;
 use perfring_export::{Loss, Rec};
 use perfring_types::Encoding;
@@ -45,6 +46,8 @@ pub(super) struct Whole {
     tid: Option<u32>,
     /// Its trace, if it names one.
     trace: Option<String>,
+    /// Its metric, if it is a sample.
+    metric: Option<Metric>,
     fields: Vec<(String, String)>,
     hex: String,
     /// Bytes that are not in `hex`.
@@ -122,6 +125,7 @@ impl Whole {
             utc: record.wall.map(perfring_export::json::utc),
             tid: record.writer.map(|writer| writer.tid),
             trace,
+            metric: Metric::of(record),
             fields,
             hex: hex(shown),
             more: record.bytes.len() - shown.len(),

@@ -2,7 +2,7 @@
 //! and where the focus is.
 
 use super::browser::Browser;
-use super::telemetry::{sink, trace};
+use super::telemetry::{samples, sink, trace};
 use super::{Page, row};
 use crate::command::{Place, perfring};
 use perfring_producer::{CpuProducer, Options, Policy, Producer};
@@ -58,6 +58,7 @@ impl Scene {
         std::fs::write(place.path("notes"), "no ring").unwrap();
         let sink = sink(&place, "shop");
         trace(&sink, &sink);
+        samples(&sink, 1);
         let page = Page::of(&[place.0.path()]);
         Scene { page, _rings: (place, full, set), _sink: sink, producer }
     }
@@ -116,6 +117,9 @@ impl Scene {
         browser.js("document.querySelectorAll('#traces .span')[1].click()");
         browser.until("document.querySelector('#traces .whole')");
         visit("traces, one open");
+        go(browser, "metrics", "6");
+        browser.until("document.querySelectorAll('#series tbody tr').length === 4");
+        visit("metrics");
         go(browser, "rings", "1");
     }
 }

@@ -3,8 +3,10 @@
 use super::Page;
 use super::browser::Browser;
 use crate::command::Place;
+use perfring_producer::{Options, Producer};
 use perfring_telemetry::{
-    Log, Resource, Severity, Sink, SpanEnd, SpanId, SpanStart, Status, TraceId, options,
+    Gauge, Histogram, Log, Resource, Severity, Sink, SpanEnd, SpanId, SpanStart, Status, Sum,
+    TraceId, options,
 };
 use serde_json::json;
 
@@ -267,5 +269,128 @@ fn the_spans_of_a_trace_are_a_waterfall_over_all_rings() {
     browser.keys("\u{e00c}");
     browser.until("document.querySelectorAll('#traces .trace').length === 2");
     assert_eq!(browser.log().lines().filter(|line| !line.contains("400 (Bad Request)")).count(), 0);
+    page.end();
+}
+
+/// Publishes samples of a gauge, a sum and a histogram, of two routes.
+pub(super) fn samples(sink: &Sink, nth: u32) {
+    for (route, part) in [("/orders", 1u32), ("/items", 3)] {
+        let attributes = &[("http.route", route.into())];
+        let depth =
+            Gauge { unit: "{job}", attributes, ..Gauge::new("queue.depth", part * 7 + nth) };
+        sink.emit(&depth).unwrap();
+        let requests = Sum::cumulative("requests", part * nth * 100);
+        sink.emit(&Sum { unit: "{request}", attributes, ..requests }).unwrap();
+        let time = f64::from(part) * 0.01 * if nth % 10 == 9 { 9.0 } else { 1.0 };
+        let took =
+            Histogram { unit: "s", attributes, ..Histogram::one("http.server.duration", time) };
+        sink.emit(&took).unwrap();
+    }
+}
+
+#[test]
+fn the_series_of_a_metric_are_a_chart() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    let (shop, bank) = (sink(&place, "shop"), sink(&place, "bank"));
+    let page = Page::of(&[place.0.path()]);
+    browser.open(&page.url);
+    browser.size(1440, 900, 1);
+    browser.keys("6");
+    browser.until("document.getElementById('series')?.innerText.startsWith('No metric so far')");
+    let choose = |metric: &str| {
+        browser.until(&format!(
+            "[...document.getElementById('metric').options].some((of) => of.value === {metric:?})"
+        ));
+        browser.js(&format!("((metric) => ((metric.value = {metric:?}), metric.dispatchEvent(new Event('change')), null))(document.getElementById('metric'))"));
+    };
+    // The page shows each sample before the next one comes, so that there are rates.
+    for nth in 0..10 {
+        samples(&shop, nth);
+        if nth == 0 {
+            choose(r#"["queue.depth","{job}","gauge"]"#);
+        }
+        let shown = format!("{}\u{a0}job", 7 + nth);
+        browser.until(&format!("document.getElementById('series').innerText.includes({shown:?})"));
+    }
+    samples(&bank, 5);
+    let rows = "[...document.querySelectorAll('#series tbody tr')].map((row) => [...row.cells].map((of) => of.textContent.replaceAll('\u{a0}', ' ')).join('|'))";
+    browser.until("document.querySelectorAll('#series tbody tr').length === 4");
+    let gauges = [
+        "bank http.route=/items|26 job|26 job|26 job",
+        "bank http.route=/orders|12 job|12 job|12 job",
+        "shop http.route=/items|30 job|21 job|30 job",
+        "shop http.route=/orders|16 job|7 job|16 job",
+    ];
+    assert_eq!(browser.js(&format!("{rows}.sort()")), json!(gauges));
+    browser.picture("metric-gauge");
+
+    // A sum: its value, and its rate; by a condition on attributes, and of a ring.
+    choose(r#"["requests","{request}","sum"]"#);
+    browser.until(&format!("{rows}.length === 4 && {rows}.some((row) => /request\\/s/.test(row))"));
+    browser.picture("metric-rate");
+    browser.keys("r");
+    browser.until(&format!(
+        "{rows}.includes('shop http.route=/items|2.70k request|0 request|2.70k request')"
+    ));
+    browser.js("((where) => ((where.value = 'http.route=/orders'), where.dispatchEvent(new Event('change')), null))(document.getElementById('series-where'))");
+    browser.until(&format!("{rows}.length === 2"));
+    browser.js("((ring) => ((ring.value = [...ring.options].find((of) => of.text === 'shop').value), ring.dispatchEvent(new Event('change')), null))(document.querySelector('#view-metrics select[aria-label=Ring]'))");
+    browser.until(&format!("JSON.stringify({rows}) === JSON.stringify(['shop http.route=/orders|900 request|0 request|900 request'])"));
+    browser.js("((where) => ((where.value = 'oops'), where.dispatchEvent(new Event('change')), null))(document.getElementById('series-where'))");
+    browser.until("document.querySelector('#series-wrong:not([hidden])')?.innerText.includes('is not a condition')");
+    browser.js("((where) => ((where.value = ''), where.dispatchEvent(new Event('change')), null))(document.getElementById('series-where'))");
+
+    // Single measurements: of ten, nine took 10 ms and one 90.
+    choose(r#"["http.server.duration","s","histogram"]"#);
+    browser.until(&format!("{rows}.length === 4 && document.getElementById('rate').hidden"));
+    let most = browser
+        .js(&format!("{rows}.map((row) => [row.split('|')[0], row.split('|')[3]].join('|'))"));
+    let of = |name: &str| {
+        most.as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|row| row.as_str().unwrap().strip_prefix(name))
+            .collect::<Vec<_>>()
+            .concat()
+    };
+    assert_eq!(of("p99 shop http.route=/orders|"), "90 ms");
+    assert_eq!(of("p99 shop http.route=/items|"), "270 ms");
+    browser.picture("metric-light");
+    browser.keys("t");
+    browser.picture("metric-dark");
+    // The span of time, and losses on its axis.
+    let counts = "document.getElementById('charted').innerText";
+    browser.keys("+");
+    browser.until(&format!("{counts}.startsWith('2.5\u{a0}min')"));
+    let mut full = Producer::create(
+        place.path("full"),
+        &Options { size: 4096, time: true, ..Options::default() },
+    )
+    .unwrap();
+    while full.publish(&[0; 100]).is_ok() {}
+    browser.js("((ring) => ((ring.value = 'all'), ring.dispatchEvent(new Event('change')), null))(document.querySelector('#view-metrics select[aria-label=Ring]'))");
+    browser.until(&format!("{counts}.includes('1 record lost')"));
+    browser.until("document.getElementById('chart').ariaLabel.includes('1 record lost')");
+    browser.picture("metric-losses");
+    browser.size(420, 800, 1);
+    browser.until("document.documentElement.scrollWidth <= 420");
+    browser.picture("metric-narrow");
+    browser.size(1440, 900, 1);
+    // From a record to its metric.
+    browser.keys("3");
+    browser.until("document.querySelectorAll('#records .rec').length > 20");
+    browser.js("[...document.querySelectorAll('#records .rec')].find((rec) => rec.innerText.includes('queue.depth')).click()");
+    browser.until("document.querySelector('.whole .acts button')?.textContent === 'Chart'");
+    browser.js("document.querySelector('.whole .acts button').click()");
+    browser.until(&format!("{rows}.length === 4 && {rows}[0].includes('job')"));
+    // Far back there is nothing.
+    (0..4).for_each(|_| browser.keys("\u{e012}"));
+    browser.until(
+        "document.getElementById('series').innerText.startsWith('No sample of queue.depth')",
+    );
+    browser.keys("l");
+    browser.until(&format!("{rows}.length === 4"));
+    assert_eq!(browser.log(), "", "the console of the page");
     page.end();
 }
