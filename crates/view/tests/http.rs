@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue has failed")]
 
 use perfring_producer::{Options as RingOptions, Policy, Producer, SharedProducer};
+use perfring_telemetry::{Gauge, Resource, Sink, SpanEnd, SpanId, SpanStart, TraceId, options};
 use perfring_testkit::wait::WATCHDOG;
 use perfring_view::serve::{Options, Server};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -294,4 +295,84 @@ fn what_is_too_long_is_refused() {
     let rings = (0..1_500).map(|id| id.to_string()).collect::<Vec<_>>().join(",");
     let (head, why) = ask(&server, "POST", &format!("api/freeze?rings={rings}"));
     assert!(head.starts_with("http/1.1 409") && why.contains("at most 1000 rings"), "{head}{why}");
+}
+
+/// Returns the number after a name in an answer.
+fn number(answer: &str, name: &str) -> u64 {
+    let after = answer
+        .split(&format!("\"{name}\":"))
+        .nth(1)
+        .unwrap_or_else(|| panic!("{name}: {answer:.200}"));
+    after.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn answers_about_traces_and_metrics_are_bounded_and_those_of_a_snapshot_are_the_same() {
+    const SPANS: u64 = 2_500;
+    let dir = tempfile::tempdir().unwrap();
+    let sink = Sink::create(dir.path().join("shop"), &options(), Resource::here()).unwrap();
+    let (large, text) = (TraceId([7; 16]), "x".repeat(200));
+    let attributes = ["a", "b", "c"].map(|name| (name, (&*text).into()));
+    for nth in 0..SPANS {
+        let span = SpanId((nth + 1).to_be_bytes());
+        let start = SpanStart { attributes: &attributes, ..SpanStart::new(large, span, "many") };
+        sink.emit(&start).unwrap();
+    }
+    for nth in 1..=300u128 {
+        let (trace, span) = (TraceId(nth.to_be_bytes()), SpanId([1; 8]));
+        let end = SpanEnd::new(trace, span, "few");
+        sink.emit(&SpanEnd { duration_nano: Some(5), ..end }).unwrap();
+    }
+    for nth in 0..60u64 {
+        let attributes = &[("shard", nth.into())];
+        sink.emit(&Gauge { attributes, ..Gauge::new("depth", nth) }).unwrap();
+    }
+    let server = server(dir.path());
+    Events::open(&server).until(|data| data.contains("shop"));
+    ask(&server, "POST", "api/freeze?rings=0");
+    let span = "from=-3600000000000&to=3600000000000&bins=100000";
+    let metric = format!("{span}&name=depth&unit=&kind=gauge");
+    for (source, rings) in [("api/", "rings=all"), ("api/recording/", "id=0")] {
+        let get = |what: &str| ask(&server, "GET", &format!("{source}{what}&{rings}"));
+        let (_, all) = get("traces?");
+        assert_eq!((all.matches("\"id\":").count(), all.contains("\"more\":true")), (200, true));
+        let (_, one) = get(&format!("traces?trace={:032x}", 300));
+        assert_eq!(one.matches("\"has_end\":true,").count(), 1, "{one}");
+        assert!(one.contains("\"has_start\":false"), "{one}");
+        let (_, most) = get(&format!("traces?trace={}", "07".repeat(16)));
+        assert_eq!(most.matches("\"has_start\":true").count(), 2_000);
+        assert_eq!(number(&most, "more"), SPANS - 2_000);
+        assert!(number(&most, "attributes_left_out") > 0 && most.len() < 3 << 20, "{}", most.len());
+        let (head, _) = get("traces?trace=7");
+        assert!(head.starts_with("http/1.1 400"), "{head}");
+        let (_, metrics) = get(&format!("metrics?{metric}"));
+        assert_eq!(metrics.matches("\"points\":[[").count(), 48);
+        assert_eq!(number(&metrics, "more_samples"), 12);
+        let (_, three) = get(&format!("metrics?{metric}&where=shard%3C3"));
+        assert_eq!(three.matches("\"points\":[[").count(), 3, "{three}");
+        let (_, other) = get(&format!("metrics?{span}"));
+        assert!(other.contains("\"series\":[]") && other.contains("\"name\":\"depth\""), "{other}");
+        let (head, _) = get("metrics?from=5&to=5");
+        assert!(head.starts_with("http/1.1 400"), "{head}");
+        println!("{source}: {} and {} bytes", most.len(), metrics.len());
+    }
+}
+
+#[test]
+fn a_span_that_was_looked_at_is_still_in_its_trace_after_the_ring_has_overwritten_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = RingOptions { size: 1 << 14, ..options() };
+    let sink = Sink::create(dir.path().join("shop"), &small, Resource::here()).unwrap();
+    let trace = TraceId([7; 16]);
+    sink.emit(&SpanStart::new(trace, SpanId([1; 8]), "first")).unwrap();
+    let server = server(dir.path());
+    Events::open(&server).until(|data| data.contains("shop"));
+    let spans = || {
+        let (_, text) = ask(&server, "GET", &format!("api/traces?trace={}", "07".repeat(16)));
+        ["first", "last"].map(|name| text.matches(&format!("\"name\":\"{name}\"")).count())
+    };
+    assert_eq!(spans(), [1, 0]);
+    (0..1_000u64).for_each(|nth| sink.emit(&Gauge::new("depth", nth)).unwrap());
+    sink.emit(&SpanStart::new(trace, SpanId([2; 8]), "last")).unwrap();
+    assert_eq!(spans(), [1, 1]);
 }
