@@ -3,8 +3,8 @@
 use super::clock::Clock;
 use super::filter::{Filter, Wrong};
 use super::lane::{Lane, Span};
+use super::seen::Seen;
 use super::shown::{RecordJson, Whole};
-use super::walk::Seen;
 use perfring_export::recording::Reader;
 use perfring_export::{
     Event, Origin, Output, OutputError, Perfetto, PerfettoOptions, Took, What, json, later,

@@ -23,6 +23,8 @@ mod model;
 mod poll;
 mod records;
 mod route;
+mod sample;
+mod seen;
 mod series;
 mod shared;
 mod shown;

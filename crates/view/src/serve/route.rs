@@ -10,11 +10,13 @@ use super::guard::Guard;
 use super::lane::Span;
 use super::measure;
 use super::records::{self, Asked};
-use super::series::{self, Kind, Metric};
+use super::sample::{Kind, Metric};
+use super::seen::Seen;
+use super::series;
 use super::shared::Shared;
 use super::timeline;
 use super::traces::{self, Trace, Traces};
-use super::walk::{self, Seen, Which};
+use super::walk::{self, Which};
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{

@@ -3,11 +3,9 @@
 use super::clock::Clock;
 use super::filter::Filter;
 use super::lane::Span;
-use super::walk::Seen;
-use crate::escape::escaped;
+use super::sample::{Kind, Metric, sample, short, signal};
+use super::seen::Seen;
 use perfring_export::Rec;
-use perfring_export::signal::{Common, Histogram, HistogramData, Instrument, Signal, Temporality};
-use perfring_types::Class;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,39 +15,8 @@ pub(super) const BINS: usize = 600;
 const METRICS: usize = 500;
 const SERIES: usize = 48;
 const LOSSES: usize = 500;
-/// Characters of a name or a value, and attributes of a series.
-const TEXT: usize = 120;
+/// Attributes of a series.
 const ATTRIBUTES: usize = 16;
-
-/// A metric: what a page asks for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(super) struct Metric {
-    pub(super) name: String,
-    pub(super) unit: String,
-    pub(super) kind: Kind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Kind {
-    Gauge,
-    Sum,
-    /// Single measurements: points are percentiles.
-    Histogram,
-    /// A histogram in buckets: points are its number of measurements, as those of a sum.
-    Buckets,
-}
-
-/// A sample of a metric.
-struct Sample<'a> {
-    what: Instrument<'a>,
-    kind: Kind,
-    common: &'a Common<'a>,
-    value: f64,
-    /// Whether it is all since a start, and only grows.
-    cumulative: bool,
-    monotonic: bool,
-}
 
 /// What a part of a span has of a series.
 #[derive(Debug, Default)]
@@ -92,73 +59,6 @@ pub(super) struct Answer {
     wanted: Option<Metric>,
     #[serde(skip)]
     places: HashMap<String, usize>,
-}
-
-impl Kind {
-    pub(super) fn of(name: &str) -> Option<Self> {
-        Some(match name {
-            "gauge" => Kind::Gauge,
-            "sum" => Kind::Sum,
-            "histogram" => Kind::Histogram,
-            "buckets" => Kind::Buckets,
-            _ => return None,
-        })
-    }
-}
-
-fn short(text: &str) -> String {
-    escaped(text.chars().take(TEXT).collect::<String>().as_bytes())
-}
-
-/// Returns the signal of a record if it is a sample of a metric.
-fn signal<'a>(record: &'a Rec<'_>) -> Option<Signal<'a>> {
-    let class = record.kind_of()?.class.known()?;
-    matches!(class, Class::Gauge | Class::Sum | Class::Histogram).then(|| Signal::of(record))
-}
-
-fn sample<'a>(signal: &'a Signal<'a>) -> Option<Sample<'a>> {
-    let is = |temporality| temporality == Temporality::Cumulative;
-    Some(match signal {
-        Signal::Gauge(of) => Sample {
-            what: of.what,
-            kind: Kind::Gauge,
-            common: &of.common,
-            value: of.value.as_f64(),
-            cumulative: true,
-            monotonic: false,
-        },
-        Signal::Sum(of) => Sample {
-            what: of.what,
-            kind: Kind::Sum,
-            common: &of.common,
-            value: of.value.as_f64(),
-            cumulative: is(of.temporality),
-            monotonic: of.monotonic,
-        },
-        Signal::Histogram(Histogram { common, what, temporality, data, .. }) => {
-            let (kind, value) = match data {
-                HistogramData::One(value) => (Kind::Histogram, *value),
-                HistogramData::State(state) => (Kind::Buckets, state.count as f64),
-            };
-            let cumulative = is(*temporality);
-            Sample { what: *what, kind, common, value, cumulative, monotonic: true }
-        }
-        _ => return None,
-    })
-}
-
-impl Metric {
-    /// Returns the metric of which a record is a sample.
-    pub(super) fn of(record: &Rec<'_>) -> Option<Self> {
-        sample(&signal(record)?).map(|sample| sample.metric())
-    }
-}
-
-impl Sample<'_> {
-    fn metric(&self) -> Metric {
-        let (name, unit) = (short(self.what.name), short(self.what.unit));
-        Metric { name, unit, kind: self.kind }
-    }
 }
 
 impl Answer {

@@ -2,7 +2,7 @@
 
 use super::clock::Clock;
 use super::headline::{Headline, Level, ordered};
-use super::series::Metric;
+use super::sample::Metric;
 use crate::escape::escaped;
 use perfring_export::{Loss, Rec};
 use perfring_types::Encoding;

@@ -1,8 +1,9 @@
 //! What happened in a span of time in live rings.
 
 use super::lane::{Lane, Span};
+use super::seen::Seen;
 use super::shared::Shared;
-use super::walk::{self, Seen, Which};
+use super::walk::{self, Which};
 
 /// Looks at live rings with timestamps.
 pub(super) fn live(shared: &Shared, rings: &[u32], span: &Span) -> Vec<Lane> {

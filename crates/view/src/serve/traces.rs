@@ -1,8 +1,8 @@
 //! Traces: those of which rings hold spans, and the spans of one, over all rings and processes.
 
 use super::clock::Clock;
+use super::seen::Seen;
 use super::shown::hex;
-use super::walk::Seen;
 use crate::escape::escaped;
 use perfring_export::Rec;
 use perfring_export::signal::{Attributes, Common, Signal, SpanEnd, SpanStart};

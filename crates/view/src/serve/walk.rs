@@ -1,10 +1,11 @@
 //! Passes what live rings hold to a question about their records.
 
 use super::records;
+use super::seen::Seen;
 use super::shared::Shared;
 use super::taps::{Kept, Tap, What};
 use perfring_consumer::{Item, Location, Lost, Policy, Start};
-use perfring_export::{Loss, Rec, Shapes};
+use perfring_export::{Loss, Shapes};
 use std::collections::VecDeque;
 
 /// Records that are looked at: of a ring, and of all.
@@ -12,22 +13,6 @@ const OF_ONE: u64 = 200_000;
 const OF_ALL: u64 = 1_000_000;
 /// Rings that are looked at.
 pub(super) const RINGS: usize = 80;
-
-/// What is found in a ring.
-#[derive(Debug)]
-pub(super) enum Seen<'a> {
-    /// The ring, before anything else of it.
-    Ring {
-        timed: bool,
-    },
-    /// A record, and its number in a question for the whole record.
-    Record(u64, &'a Rec<'a>),
-    Lost(&'a Loss),
-    /// Records that were overwritten, or read and freed, before they could be looked at.
-    Missed(u64),
-    /// There are more records than are looked at.
-    More,
-}
 
 /// Which records are passed.
 #[derive(Clone, Copy, Debug)]
