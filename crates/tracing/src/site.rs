@@ -141,8 +141,8 @@ impl Site {
         let mut fields: Vec<_> = all.map(|name| Field::new(name, 0, Shape::ANY)).collect();
         constants(class, metadata, |name, value| {
             // The program's own fields take precedence.
-            if !own.iter().any(|own| own == name) && !(name == names::NAME && is_renamed(metadata))
-            {
+            let is_own = own.iter().any(|own| own == name);
+            if !(is_own || name == names::NAME && is_renamed(metadata)) {
                 fields.push(Field::constant(name, value));
             }
         });

@@ -158,6 +158,13 @@ impl Drop for Otlp {
     }
 }
 
+/// Makes what sends each signal, without connecting.
+fn clients(name: &str, options: &Options) -> Result<Vec<Client>, OutputError> {
+    let env = |key: &str| std::env::var(key).ok();
+    let lanes = Lane::ALL.into_iter().filter(|lane| options.mapping.signals.contains(lane));
+    lanes.map(|lane| Client::new(name, Route::new(name, lane, options, &env)?)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,11 +179,4 @@ mod tests {
         assert!(output.figures().trouble.unwrap().contains("out of luck"));
         assert!(output.close(Instant::now()).is_ok(), "nothing is lost");
     }
-}
-
-/// Makes what sends each signal, without connecting.
-fn clients(name: &str, options: &Options) -> Result<Vec<Client>, OutputError> {
-    let env = |key: &str| std::env::var(key).ok();
-    let lanes = Lane::ALL.into_iter().filter(|lane| options.mapping.signals.contains(lane));
-    lanes.map(|lane| Client::new(name, Route::new(name, lane, options, &env)?)).collect()
 }
