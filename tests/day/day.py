@@ -9,6 +9,8 @@ query of tools/grafana must return data. At the end the figures of each sidecar 
 are run as they are, except that each minute is a second.
 """
 
+import base64
+import gzip
 import http.server
 import json
 import os
@@ -115,8 +117,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         while self.server.hang:
             time.sleep(0.1)
         if self.headers.get("Content-Encoding") == "gzip":
-            import gzip
-
             body = gzip.decompress(body)
         if self.path == "/v1/logs" and self.server.code == 200:
             bodies = list(log_bodies(body))
@@ -310,32 +310,56 @@ def outage(rotel):
     return drill
 
 
+class Nats:
+    """A NATS server with JetStream."""
+
+    def __init__(self, drill):
+        self.port, self.monitor = free_port(), free_port()
+        store = drill.dir / "jetstream"
+        start(["nats-server", "-a", "127.0.0.1", "-p", self.port, "-m", self.monitor, "-js", "-sd", store], "nats")
+        until("NATS serves", lambda: is_served(f"http://127.0.0.1:{self.monitor}/healthz"))
+        self.url = f"nats://127.0.0.1:{self.port}"
+
+    def streams(self):
+        found = json.loads(fetch(f"http://127.0.0.1:{self.monitor}/jsz?streams=true"))
+        return [it for account in found.get("account_details", []) for it in account.get("stream_detail", [])]
+
+    def messages(self):
+        return sum(it["state"]["messages"] for it in self.streams())
+
+    def texts(self):
+        """Returns all messages of the one stream."""
+        (stream,) = self.streams()
+        with socket.create_connection(("127.0.0.1", self.port)) as link:
+            lines = link.makefile("rb")
+            link.sendall(b'CONNECT {"verbose":false,"headers":true}\r\nSUB inbox 1\r\n')
+            for number in range(1, stream["state"]["last_seq"] + 1):
+                asked = json.dumps({"seq": number}).encode()
+                link.sendall(b"PUB $JS.API.STREAM.MSG.GET.%s inbox %d\r\n%s\r\n" % (stream["name"].encode(), len(asked), asked))
+                while not (line := lines.readline()).startswith(b"MSG "):
+                    assert line, "the server hung up"
+                answer = json.loads(lines.read(int(line.split()[-1])))
+                lines.readline()
+                yield base64.b64decode(answer["message"]["data"]).decode()
+
+
 def jetstream():
     """NATS JetStream has each record once, after five kills of the sidecar."""
     drill, count = Drill("jetstream"), 50_000
-    port, monitor = free_port(), free_port()
-    store = drill.dir / "jetstream"
-    start(["nats-server", "-a", "127.0.0.1", "-p", port, "-m", monitor, "-js", "-sd", store], "nats")
-    until("NATS serves", lambda: is_served(f"http://127.0.0.1:{monitor}/healthz"))
-    drill.configure(f'[[output]]\ntype = "nats"\nname = "engine"\nservers = ["nats://127.0.0.1:{port}"]\npayload = "raw"\n')
+    server = Nats(drill)
+    drill.configure(f'[[output]]\ntype = "nats"\nname = "engine"\nservers = ["{server.url}"]\npayload = "raw"\n')
     drill.ring("engine", "8M")
     drill.start()
-
-    def messages():
-        found = json.loads(fetch(f"http://127.0.0.1:{monitor}/jsz?streams=true"))
-        streams = [it for account in found.get("account_details", []) for it in account.get("stream_detail", [])]
-        return sum(it["state"]["messages"] for it in streams)
-
     for turn in range(5):
         drill.publish("engine", count // 5, turn * count // 5)
-        before = messages()
-        until("some come", lambda: messages() > before)
+        before = server.messages()
+        until("some come", lambda: server.messages() > before)
         drill.kill()
         drill.start()
-    until("all come", lambda: messages() >= count)
-    drill.delivered("engine", 1)
+    until("all come", lambda: server.messages() >= count)
     until("nothing is held", lambda: drill.status()["rings"][0]["lag_bytes"] == 0)
-    check(f"jetstream: {messages()} messages of {count}", messages() == count)
+    came = drill.exact("in the stream", server.texts(), "engine", count)
+    check(f"jetstream: each once: {came} messages of {count}", came == count)
     return drill
 
 
@@ -412,9 +436,17 @@ def unreadable():
 
 
 def losses():
-    """A ring overflows while no sidecar runs."""
+    """A ring overflows while no sidecar runs: every output has the loss that `perfring stat` has."""
+    import duckdb
+
     drill, count = Drill("losses"), 20_000
-    drill.configure(JSON.format(drill.out))
+    sink, server = Sink(), Nats(drill)
+    drill.configure(
+        JSON.format(drill.out)
+        + f'[[output]]\ntype = "otlp"\nname = "collector"\nendpoint = "{sink.url}"\nbatch_delay = "50ms"\n'
+        f'[[output]]\ntype = "nats"\nname = "engine"\nservers = ["{server.url}"]\n'
+        f'[[output]]\ntype = "parquet"\nname = "table"\npath = "{drill.out}/table"\nmax_age = "1s"\n'
+    )
     drill.ring("first")
     drill.start()
     drill.publish("first", 10)
@@ -422,13 +454,28 @@ def losses():
     drill.ring("small", "64K")
     end(drill.process)
     taken = drill.publish("small", count)
-    # At the limit, so that Prometheus saw the sidecar without this loss.
+    # Prometheus saw the sidecar without this loss.
     drill.start()
-    drill.delivered("file", taken)
+    for output in ("file", "collector", "engine", "table"):
+        drill.delivered(output, taken)
     drill.fires("PerfringRecordsLost")
-    lost = sum(it["lost"]["records"] for it in drill.lines() if "lost" in it and it["lost"]["cause"] == "full")
-    check(f"losses: {taken} and {lost} lost are {count}", taken < count and taken + lost == count)
+    stat = json.loads(run("stat", "--json", drill.rings / "small")[1])["full_records"]
+    check(f"losses: {taken} and {stat} lost are {count}", taken < count and taken + stat == count)
+    tables = str(drill.out / "table*" / "**" / "losses.parquet")
+    table = f"select sum(records)::bigint from read_parquet('{tables}') where cause = 'full'"
+    for output, lost in {
+        "the file": lambda: lost_in(drill.lines()),
+        "OTLP": lambda: sum(int(text.split()[0]) for text in sink.texts if text.endswith(b" records lost: full")),
+        "JetStream": lambda: lost_in([json.loads(text) for text in server.texts()]),
+        "DuckDB": lambda: duckdb.sql(table).fetchall()[0][0],
+    }.items():
+        until(f"{output} has the loss", lost)
+        check(f"losses: {output}: {lost()} of {stat}", lost() == stat)
     return drill
+
+
+def lost_in(lines):
+    return sum(it["lost"]["records"] for it in lines if "lost" in it and it["lost"]["cause"] == "full")
 
 
 def refused():
@@ -445,8 +492,6 @@ def refused():
     until("all are refused", lambda: drill.output("collector")["refused"] >= count)
     drill.fires("PerfringOutputRefused")
     check(f"refused: {drill.output('collector')['refused']} of {count}", drill.output("collector")["refused"] == count)
-    import base64
-
     letters = [json.loads(line) for line in (drill.out / "dead.jsonl").read_text().splitlines()]
     texts = [body for it in letters for body in log_bodies(base64.b64decode(it["request"]))]
     drill.exact("dead letters", texts, "shop", count)

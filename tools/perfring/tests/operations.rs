@@ -62,14 +62,16 @@ fn the_config_map_is_a_configuration() {
 /// Python reads the pod as `kubectl` does.
 #[test]
 fn the_pod_is_yaml_with_this_configuration_and_names_itself_to_the_application() {
+    let has_yaml = Command::new("python3").args(["-c", "import yaml"]).output();
+    if !has_yaml.is_ok_and(|done| done.status.success()) {
+        return skipped("there is no python3 with PyYAML (tools/test-python set-up)");
+    }
     let script =
-        "import json, sys, yaml; json.dump(list(yaml.safe_load_all(sys.stdin)), sys.stdout)";
+        "import json, sys, yaml\njson.dump(list(yaml.safe_load_all(sys.stdin)), sys.stdout)";
     let mut command = Command::new("python3");
     command.args(["-c", script]).stdin(fs::File::open(tools("kubernetes/pod.yaml")).unwrap());
-    let done = command.output();
-    let Some(done) = done.ok().filter(|done| done.status.success()) else {
-        return skipped("there is no python3 with PyYAML (tools/test-python set-up)");
-    };
+    let done = command.output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let documents: Vec<Value> = serde_json::from_slice(&done.stdout).unwrap();
     let [map, pod] = &documents[..] else { panic!("{documents:?}") };
     let embedded: String = map["data"]["sidecar.toml"].as_str().unwrap().to_owned();
