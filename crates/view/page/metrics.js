@@ -4,8 +4,9 @@ import { beginning, bytes, clock, color, duration, el, now, set, short, whole } 
 import { ask, label, marks, rings, state } from "./store.js";
 import * as recordings from "./recordings.js";
 
-/** Between two questions, ms: each reads all rings that are chosen. */
+/** Between two questions, ms, at least; and so many times as long as the answer took, as each reads rings. */
 const AGAIN = 1000;
+const REST = 20;
 /** The span that is shown at first, the shortest and the longest, ns. */
 const SPAN = 300e9;
 const SHORTEST = 1e9;
@@ -99,7 +100,7 @@ function pan(part) {
 
 async function poll() {
   clearTimeout(view.timer);
-  const asked = ++view.asked;
+  const [asked, began] = [++view.asked, performance.now()];
   if (document.getElementById("view-metrics").hidden) return;
   const one = recording();
   const to = Math.round(view.to ?? now());
@@ -121,7 +122,7 @@ async function poll() {
       set(parts.counts, error.message);
     }
   }
-  if (!one) view.timer = setTimeout(poll, AGAIN);
+  if (!one) view.timer = setTimeout(poll, Math.max(AGAIN, REST * (performance.now() - began)));
 }
 
 /** Shows what is wrong with the condition. */

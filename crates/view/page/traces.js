@@ -4,8 +4,9 @@ import { clock, duration, el, set, short, whole } from "./format.js";
 import { ask, label, rings, state } from "./store.js";
 import * as recordings from "./recordings.js";
 
-/** Between two questions, ms: each reads all rings. */
+/** Between two questions, ms, at least; and so many times as long as the answer took, as each reads rings. */
 const AGAIN = 2000;
+const REST = 20;
 /** A child is so many pixels further to the right; and so deep is shown. */
 const STEP = 14;
 const DEEP = 16;
@@ -54,7 +55,7 @@ function open(source, trace) {
 /** Asks again and again: for the list, and for a trace that has spans without an end. */
 async function poll() {
   clearTimeout(view.timer);
-  const asked = ++view.asked;
+  const [asked, began] = [++view.asked, performance.now()];
   if (document.getElementById("view-traces").hidden) return;
   const one = recording();
   if (!state.paused || !view.answer) {
@@ -68,7 +69,7 @@ async function poll() {
       set(parts.counts, error.message);
     }
   }
-  if (!one) view.timer = setTimeout(poll, AGAIN);
+  if (!one) view.timer = setTimeout(poll, Math.max(AGAIN, REST * (performance.now() - began)));
 }
 
 function take(answer) {
