@@ -3,7 +3,7 @@
 
 mod bucket;
 mod checkpoint;
-mod files;
+pub(crate) mod files;
 mod lane;
 mod lanes;
 mod mark;
@@ -24,7 +24,6 @@ pub(crate) mod shown;
 pub(crate) mod turn;
 mod untold;
 
-pub use files::Appeared;
 pub use merges::RingId;
 pub use outlet::{Dropped, OutputStatus};
 pub use places::Removed;

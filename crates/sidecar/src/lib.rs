@@ -60,10 +60,11 @@ pub use config::filter::Filter;
 pub use config::record_rule::{RecordAction, RecordRule};
 pub use config::snapshot_rule::{On, SnapshotRule};
 pub use config::{Config, ConfigError};
+pub use engine::files::Appeared;
 pub use engine::turn::Turn;
 pub use engine::{
-    Appeared, AttachFailure, Dropped, Engine, Note, OutputStatus, Removed, RingFigures, RingId,
-    RingStatus, RuleStatus,
+    AttachFailure, Dropped, Engine, Note, OutputStatus, Removed, RingFigures, RingId, RingStatus,
+    RuleStatus,
 };
 pub use limits::raise_limits;
 pub use log::{Level, Log, LogFormat, Message};

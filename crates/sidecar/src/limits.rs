@@ -1,8 +1,9 @@
 //! Resource limits of this process.
 
-use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fmt;
+use std::fs::File;
 use std::os::fd::AsRawFd;
 
 /// Descriptors that rings leave to pages, sockets, connections and files of outputs: so many, or a quarter of the limit if
@@ -57,9 +58,9 @@ impl fmt::Display for Shortage {
 pub(crate) fn shortage(rings: usize) -> Option<Shortage> {
     let files = getrlimit(Resource::Nofile).current;
     // A new descriptor has the lowest number that is free.
-    let next = match fcntl_dupfd_cloexec(std::io::stderr(), 0) {
+    let next = match File::open("/") {
         Ok(probe) => probe.as_raw_fd().unsigned_abs().into(),
-        Err(Errno::MFILE) => u64::MAX,
+        Err(error) if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) => u64::MAX,
         // The attach reports what is wrong.
         Err(_) => 0,
     };

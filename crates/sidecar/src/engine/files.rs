@@ -1,9 +1,8 @@
 //! Files of rings that are read: removed, renamed, copied.
 
 use super::Engine;
-use super::ring::Stage;
+use super::ring::{Stage, file_at};
 use perfring_consumer::Location;
-use std::os::unix::fs::MetadataExt;
 
 /// What a file is, of a ring with a known uuid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,12 +14,6 @@ pub enum Appeared {
     Read,
     /// It is a copy of a ring that is read, whose location this is.
     Copy(String),
-}
-
-/// Returns the device and the inode of a ring's file.
-pub(super) fn file_at(location: &Location) -> Option<(u64, u64)> {
-    let meta = std::fs::metadata(location.path()).ok()?;
-    Some((meta.dev(), meta.ino()))
 }
 
 impl Engine {

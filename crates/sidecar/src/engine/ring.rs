@@ -1,6 +1,5 @@
 //! A ring that is read, and its state.
 
-use super::files::file_at;
 use super::merges::Class;
 use super::place::{Reached, reached};
 use crate::config::{From, Input, Mode};
@@ -15,6 +14,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::hash::Hasher;
+use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 use thiserror::Error;
 
@@ -217,6 +217,12 @@ pub(crate) struct Ring {
     pub(crate) figures: RingFigures,
     /// The position of the oldest unread record at the last look, and its timestamp.
     oldest: Cell<(u64, Option<u64>)>,
+}
+
+/// Returns the device and the inode of a ring's file.
+pub(super) fn file_at(location: &Location) -> Option<(u64, u64)> {
+    let meta = std::fs::metadata(location.path()).ok()?;
+    Some((meta.dev(), meta.ino()))
 }
 
 impl Ring {

@@ -1,7 +1,8 @@
 //! Attaching to one ring.
 
 use crate::config::Input;
-use crate::engine::{Appeared, AttachFailure, Engine};
+use crate::engine::files::Appeared;
+use crate::engine::{AttachFailure, Engine};
 use crate::limits;
 use crate::log::Say;
 use crate::run::damaged::{Damaged, is_damage};

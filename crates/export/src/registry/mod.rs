@@ -1,21 +1,24 @@
 //! All outputs by name: one entry for each, which is all that others know of it.
 
+mod file_options;
+
 use crate::delivery::checks::{check_directory, check_file, of_output};
 pub use crate::delivery::opener::Opener;
 pub use crate::delivery::output::Delivers;
 use crate::delivery::output::{Output, OutputError};
 use crate::delivery::rotated::Rotated;
-use crate::delivery::series::{Rotation, free_path, series as all_of};
+use crate::delivery::series::{Rotation, series as all_of};
 use crate::delivery::terms::{HasTerms, OwnTerms, Terms, have_no_terms, have_terms};
 use crate::engines::null::Null;
 use crate::files::ctf::{Ctf, CtfOptions};
 use crate::files::json::{self, JsonLines};
 use crate::files::perf_data::{PerfData, PerfDataOptions};
 use crate::files::perfetto::{Perfetto, PerfettoOptions};
-use crate::files::recording::{self, Existing, Recording};
+use crate::files::recording::{self, Recording};
+use file_options::FileOptions;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 
 /// A kind of output.
@@ -302,65 +305,6 @@ fn in_file<T: FileOptions>(name: &str, options: &T) -> Result<(), OutputError> {
 /// Checks the place of an output that writes directories.
 fn in_directory<T: FileOptions>(name: &str, options: &T) -> Result<(), OutputError> {
     of_output(name, check_directory(options.path()))
-}
-
-/// Options of an output that writes one file after the other.
-trait FileOptions: HasTerms {
-    fn path(&self) -> &Path;
-
-    /// Returns the file that is written first: one that a process which was started again does not refuse.
-    fn first(&self) -> PathBuf;
-
-    /// Returns the same for another file.
-    fn at(&self, path: PathBuf) -> Self;
-}
-
-macro_rules! file_options {
-    ($($(#[$if:meta])* $options:path;)*) => {$(
-        $(#[$if])*
-        impl FileOptions for $options {
-            fn path(&self) -> &Path {
-                &self.path
-            }
-
-            fn first(&self) -> PathBuf {
-                if self.overwrite { self.path.clone() } else { free_path(&self.path) }
-            }
-
-            fn at(&self, path: PathBuf) -> Self {
-                Self { path, ..self.clone() }
-            }
-        }
-    )*};
-}
-
-file_options! {
-    PerfettoOptions;
-    PerfDataOptions;
-    CtfOptions;
-    #[cfg(feature = "parquet")]
-    crate::files::parquet::ParquetOptions;
-}
-
-impl FileOptions for recording::Options {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn first(&self) -> PathBuf {
-        match self.existing {
-            Existing::Refuse => free_path(&self.path),
-            Existing::Replace => self.path.clone(),
-            Existing::Append => {
-                let all = all_of(&self.path).unwrap_or_default(); // opening says why not
-                all.last().unwrap_or(&self.path).clone()
-            }
-        }
-    }
-
-    fn at(&self, path: PathBuf) -> Self {
-        Self { path, ..self.clone() }
-    }
 }
 
 fn series<R, T, O>(
