@@ -201,7 +201,8 @@ impl Engine {
         uuid: Option<[u8; 16]>,
         saved: impl FnOnce(&[u8; 16]) -> Option<Saved>,
     ) -> Result<RingId, AttachFailure> {
-        let (ring, source) = Ring::attach(location, input, self.id, uuid, saved)?;
+        let (mut ring, source) = Ring::attach(location, input, self.id, uuid, saved)?;
+        self.name(&mut ring);
         Ok(self.insert(ring, source))
     }
 
@@ -222,7 +223,9 @@ impl Engine {
             ..Origin::default()
         };
         let shapes = Shapes::of(origin, source.types());
-        let id = self.insert(Ring::new(shapes, None, input.clone(), false), source);
+        let mut ring = Ring::new(shapes, None, input.clone(), false);
+        self.name(&mut ring);
+        let id = self.insert(ring, source);
         self.kernel.push(id);
         self.leave(id);
         id

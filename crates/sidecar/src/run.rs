@@ -375,6 +375,10 @@ impl Sidecar {
                         self.inputs.set_aside(uuid, location, &why);
                     }
                 }
+                Note::SameName { name, location } => say.warn(&format!(
+                    "two rings are named {name}: the one at {location} has its location as its name; give one of the inputs a \
+                     name"
+                )),
                 Note::Ended { ring, uuid, removed, saved, .. } => {
                     say.debug(&format!("{ring} is not read any more"));
                     self.outputs.forget(&ring);

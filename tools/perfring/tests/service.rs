@@ -313,6 +313,65 @@ fn rings_that_cannot_be_read_are_in_readiness_status_and_figures() {
     );
 }
 
+/// Figures and records of two rings with one name are apart in every output.
+#[test]
+fn rings_of_one_name_in_two_directories_have_two_names() {
+    let run = Run::new();
+    let others = run.place.path("others");
+    fs::create_dir(&others).unwrap();
+    let publish = |mut producer: Producer, count: usize| {
+        (0..count).for_each(|_| producer.publish(b"a record").unwrap());
+        producer
+    };
+    let first = publish(run.ring("orders", Policy::Overwrite), 10);
+    let second = publish(
+        Producer::create(
+            others.join("orders"),
+            &Options { policy: Policy::Overwrite, time: true, ..Options::default() },
+        )
+        .unwrap(),
+        25,
+    );
+    let (dirs, at) = ([run.path("rings"), run.path("others")], others.join("orders"));
+    let at = at.to_str().unwrap();
+    // The command has the same names.
+    let recording = run.path("both.perfrec");
+    let [one, two] = [&*dirs[0], &*dirs[1]];
+    let done = crate::command::run(&["record", "-o", &recording, "-n", "35", one, two], b"");
+    assert_eq!(done.code(), 0, "{}", done.err());
+    for inputs in [vec![one, two], vec![&recording]] {
+        let args = [&["export", "--to", "json", "-o", "-"][..], &inputs].concat();
+        let done = crate::command::run(&args, b"");
+        let lines = json_lines(&done.out());
+        let of = |ring: &str| lines.iter().filter(|line| line["ring"] == *ring).count();
+        assert_eq!((of("orders"), of(at)), (10, 25), "{args:?}: {}{}", done.out(), done.err());
+    }
+    let health = "[health]\nlisten = \"127.0.0.1:0\"\n";
+    let other = |name: &str| format!("[[input]]\n{name}dir = {:?}\n{health}", dirs[1]);
+    for (name, expected) in [("", at), ("name = \"shop\"\n", "shop/orders")] {
+        let _ = fs::remove_file(run.path("out.jsonl"));
+        run.configure(&other(name));
+        let live = run.start(&[]);
+        until("all are delivered", || run.status()["outputs"][0]["delivered"] == 35);
+        let lines = json_lines(&fs::read_to_string(run.path("out.jsonl")).unwrap());
+        let of = |ring: &str| lines.iter().filter(|line| line["ring"] == *ring).count();
+        assert_eq!((of("orders"), of(expected)), (10, 25));
+        let (_, page) = run.get("/metrics", "");
+        for (ring, count) in [("orders", 10), (expected, 25)] {
+            let line = format!("perfring_ring_records_total{{ring=\"{ring}\"}} {count}\n");
+            assert!(page.contains(&line), "{line}{page}");
+        }
+        live.signal(Signal::SIGTERM);
+        assert_eq!(ended(live), 0, "{}", run.said());
+        let warned = run.said().matches("two rings are named orders").count();
+        assert_eq!(warned, 1, "only without a name: {}", run.said());
+    }
+    drop((first, second));
+    run.configure("[[input]]\nname = \" \"\ndir = \"/x\"\n");
+    crate::command::run(&["sidecar", "--check", "--config", &run.path("sidecar.toml")], b"")
+        .refuses(2, "the name of an input is empty");
+}
+
 /// `prlimit` starts the sidecar with few descriptors, which the sidecar cannot raise.
 #[test]
 fn rings_leave_descriptors_to_pages_and_the_control_socket() {

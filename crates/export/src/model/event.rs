@@ -46,6 +46,25 @@ pub struct Origin {
 }
 
 impl Origin {
+    /// Makes the ring's location its name, if a ring that is read already has its name: two rings have two names. Returns
+    /// whether it did.
+    ///
+    /// ```
+    /// use perfring_export::Origin;
+    /// let mut second = Origin { name: "orders".into(), location: "/run/b/orders".into(), ..Origin::default() };
+    /// assert!(second.distinguish(|name| name == "orders"));
+    /// assert_eq!(second.name, "/run/b/orders");
+    /// ```
+    pub fn distinguish(&mut self, is_taken: impl Fn(&str) -> bool) -> bool {
+        let is_known = is_taken(&self.name);
+        if is_known {
+            let numbered = (2u32..).map(|nth| format!("{}#{nth}", self.location));
+            let mut names = std::iter::once(self.location.clone()).chain(numbered);
+            self.name = names.find(|name| !is_taken(name)).unwrap_or_default();
+        }
+        is_known
+    }
+
     /// Creates the shapes of a ring of this layout, of which nothing is known yet.
     #[must_use]
     pub fn of(

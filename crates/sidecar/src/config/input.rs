@@ -13,6 +13,8 @@ use std::time::Duration;
 pub struct Input {
     /// What is read.
     pub source: InputSource,
+    /// The beginning of the names of its rings, before a slash.
+    pub name: Option<String>,
     /// How its rings are read.
     pub mode: Mode,
     /// Where an observed ring without a saved position is started.
@@ -99,6 +101,7 @@ impl Trusted {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Keys {
+    name: Option<String>,
     dir: Option<PathBuf>,
     ring: Option<String>,
     perf: Vec<String>,
@@ -116,7 +119,7 @@ impl Input {
     #[must_use]
     pub fn new(source: InputSource) -> Self {
         let (mode, from, trust) = (Mode::Auto, From::Oldest, Trusted::Auto);
-        Input { source, mode, from, trust, prune_after: None, priority: None }
+        Input { source, name: None, mode, from, trust, prune_after: None, priority: None }
     }
 
     pub(super) fn read(table: Table<'_>) -> Result<Self, ConfigError> {
@@ -137,8 +140,13 @@ impl Input {
             (None, None, false) => InputSource::Kernel { events, pid: keys.pid },
             _ => return Err(wrong),
         };
-        let Keys { mode, from, trust, prune_after, priority, .. } = keys;
-        Ok(Input { source, mode, from, trust, prune_after, priority })
+        let Keys { name, mode, from, trust, prune_after, priority, .. } = keys;
+        if name.as_ref().is_some_and(|name| name.trim().is_empty()) {
+            return Err(
+                at.error("the name of an input is empty: give it one, or leave the key out")
+            );
+        }
+        Ok(Input { source, name, mode, from, trust, prune_after, priority })
     }
 
     pub(super) fn describe(&self) -> String {
@@ -147,13 +155,18 @@ impl Input {
             Some(false) => "; without priority, whatever their names",
             None => "",
         };
+        let named =
+            self.name.as_ref().map_or(String::new(), |name| format!("; names begin with {name}/"));
         let source = match &self.source {
             InputSource::Dir(dir) => format!("all rings in {}", dir.display()),
             InputSource::Ring(location) => format!("the ring {location}"),
             InputSource::Kernel { events, pid } => {
                 let events: Vec<String> = events.iter().map(ToString::to_string).collect();
                 let whose = pid.map_or("all processes".to_owned(), |pid| format!("process {pid}"));
-                return format!("reads the kernel's {} of {whose}{priority}", events.join(", "));
+                return format!(
+                    "reads the kernel's {} of {whose}{priority}{named}",
+                    events.join(", ")
+                );
             }
         };
         let mode = match self.mode {
@@ -171,6 +184,6 @@ impl Input {
             Trusted::Nobody => "; copied",
             Trusted::Peers => "; not copied",
         };
-        format!("reads {source}: {mode}{trust}{prune}{priority}")
+        format!("reads {source}: {mode}{trust}{prune}{priority}{named}")
     }
 }

@@ -1,7 +1,7 @@
 //! Files of rings that are read: removed, renamed, copied.
 
 use super::Engine;
-use super::ring::{Stage, file_at};
+use super::ring::{Note, Ring, Stage, file_at};
 use perfring_consumer::Location;
 
 /// What a file is, of a ring with a known uuid.
@@ -17,6 +17,26 @@ pub enum Appeared {
 }
 
 impl Engine {
+    /// Gives a new ring the name of its input, and makes it another name than those of all rings that are read. The name stays
+    /// while the ring is read.
+    pub(super) fn name(&mut self, ring: &mut Ring) {
+        let at = ring.location.clone();
+        let origin = ring.shapes.origin_mut();
+        if let Some(input) = &ring.input.name {
+            origin.name = format!("{input}/{}", origin.name);
+        }
+        let name = origin.name.clone();
+        // A ring that replaces another one at its place has its name.
+        let others = self.rings.iter().map(|(_, other)| other);
+        let others = others.filter(|other| other.location.is_none() || other.location != at);
+        let others = others.filter(|other| other.stage == Stage::Reading);
+        let names: Vec<&str> = others.map(|other| &*other.shapes.origin().name).collect();
+        if origin.distinguish(|name| names.contains(&name)) {
+            let location = origin.name.clone();
+            self.notes.push(Note::SameName { name, location });
+        }
+    }
+
     /// Notes that the file of a ring at this location was removed: the ring ends once it is read and has no producer. Another
     /// file of that ring, a copy, may have been there.
     pub fn file_removed(&mut self, uuid: &[u8; 16], location: &Location) {

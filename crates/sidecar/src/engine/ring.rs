@@ -143,6 +143,13 @@ pub enum Note {
         /// The input to attach again with, if the problem may pass: the disk is full, or memory is short.
         again: Option<Box<Input>>,
     },
+    /// A ring has the name of another ring that is read: its location is its name.
+    SameName {
+        /// The name of both.
+        name: String,
+        /// The location of the second, which is its name now.
+        location: String,
+    },
     /// A ring is not read any more.
     Ended {
         /// The ring.

@@ -121,6 +121,10 @@ impl Live {
         if let Some(wanted) = wanted {
             shapes.origin_mut().name = wanted.name.clone();
         }
+        let others =
+            self.rings.values().filter(|other| !other.unnamed && other.location != *location);
+        let names: Vec<&str> = others.map(|other| &*other.shapes.origin().name).collect();
+        shapes.origin_mut().distinguish(|name| names.contains(&name));
         let id = self.merge.add(source);
         let (location, uuid) = (location.clone(), layout.uuid);
         let ring = Ring { location, uuid, shapes, name, unnamed: false, over: false, last: None };

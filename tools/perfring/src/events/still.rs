@@ -100,7 +100,13 @@ impl Still {
                 Err(Failure::Shortage(_)) if !rings.is_empty() => {
                     left_out::unopened(&location.path())
                 }
-                opened => rings.push(opened?),
+                opened => {
+                    let mut ring = opened?;
+                    let names: Vec<&str> =
+                        rings.iter().map(|other: &Ring| &*other.shapes.origin().name).collect();
+                    ring.shapes.origin_mut().distinguish(|name| names.contains(&name));
+                    rings.push(ring);
+                }
             }
         }
         let mut still = Still {

@@ -279,7 +279,10 @@ impl Kernel {
             Ok(rings) => {
                 self.opened = true;
                 for ring in rings {
-                    let name = format!("kernel-{}", ring.cpu());
+                    let name = match self.options.target {
+                        Target::Process(pid) => format!("kernel-{pid}-{}", ring.cpu()),
+                        _ => format!("kernel-{}", ring.cpu()),
+                    };
                     poll.engine.add_kernel(&name, ring, &self.input);
                 }
             }
