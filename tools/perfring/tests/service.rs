@@ -375,7 +375,7 @@ fn rings_of_one_name_in_two_directories_have_two_names() {
 /// `prlimit` starts the sidecar with few descriptors, which the sidecar cannot raise.
 #[test]
 fn rings_leave_descriptors_to_pages_and_the_control_socket() {
-    const RINGS: usize = 80;
+    const RINGS: usize = 60;
     let run = Run::new();
     let producers: Vec<Producer> =
         (0..RINGS).map(|n| run.ring(&format!("ring{n:03}"), Policy::Drop)).collect();
@@ -388,7 +388,7 @@ fn rings_leave_descriptors_to_pages_and_the_control_socket() {
     let read = run.status()["rings"].as_array().unwrap().len();
     assert!(read > 20 && read < RINGS, "{read}");
     let not_read = format!(
-        "not read, of rings or files that may be rings: {}: this process may have 128 files open, and keeps 32 of them",
+        "rings that are not read: {}; this process may have 128 files open, and keeps 32 of them",
         RINGS - read
     );
     // More connections at once than one descriptor.

@@ -279,6 +279,7 @@ fn copies_of_a_ring_do_not_hide_it() {
     };
     read(100);
     fs::copy(at("m"), at("z")).unwrap();
+    until("it is reported", || rings.said().contains("rings/z is not read"));
     publish(&mut producer, 100, 200);
     read(200);
     // A copy that is removed does not end the ring, ...

@@ -111,10 +111,7 @@ impl Unreadable {
         reasons.extend(of(false).map(|(path, it)| sentence(path, &it.why)));
         if let Some((_, last)) = of(true).last() {
             let number = of(true).count();
-            reasons.push(format!(
-                "not read, of rings or files that may be rings: {number}: {}",
-                last.why
-            ));
+            reasons.push(format!("rings that are not read: {number}; {}", last.why));
         }
     }
 
