@@ -164,7 +164,7 @@ impl FromStr for FileMode {
         match u32::from_str_radix(text, 8) {
             Ok(mode) if is_octal => match mode {
                 mode if mode & 0o111 != 0 => {
-                    wrong("output files are no programs, and nobody executes them")
+                    wrong("output files are no programs: leave out the x bits")
                 }
                 mode if mode & !0o666 != 0 => {
                     wrong("it has bits that are not for reading and writing")
