@@ -115,7 +115,7 @@ pub struct Follower {
     pending: VecDeque<OsString>,
     /// New rings without a producer, by the age of their files. They are checked after all others: of a ring and its copies
     /// in the directory, the one with a producer is read, or else the oldest.
-    idle: BTreeSet<(Option<SystemTime>, OsString)>,
+    idle: BTreeSet<(Age, OsString)>,
     /// Reported that the directory has too many names.
     overfull: bool,
 }
@@ -279,7 +279,7 @@ impl Follower {
                 && !is_live(&file)
                 && !matches!(before, Some(Known::Ring(_))) =>
             {
-                self.idle.insert((meta.created().ok(), name));
+                self.idle.insert(((meta.created().ok(), meta.ino()), name));
                 None
             }
             None => self.ring(name, state, before, now),
@@ -421,12 +421,14 @@ impl Follower {
         self.by_uuid.remove(&ring.identity.uuid);
         let is_copy = |known: &Known| matches!(known, Known::Refused(_, Some(of)) if of == name);
         let copies = self.known.iter().filter(|(_, (_, known))| is_copy(known));
-        for copy in copies.map(|(its, _)| its.clone()).collect::<Vec<_>>() {
-            self.known.remove(&copy);
-            self.pending.push_back(copy);
-        }
+        let copies: Vec<OsString> = copies.map(|(copy, _)| copy.clone()).collect();
+        copies.iter().for_each(|copy| drop(self.known.remove(copy)));
+        self.pending.extend(copies);
     }
 }
+
+/// When a file was made, and its inode: older kernels have no such time on a tmpfs, whose inodes are numbered in order.
+type Age = (Option<SystemTime>, u64);
 
 /// Whether a new ring without a producer is reported now, or after all others.
 #[derive(Clone, Copy, PartialEq, Eq)]
