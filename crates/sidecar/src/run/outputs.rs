@@ -6,7 +6,7 @@ use crate::config::OutputConfig;
 use crate::engine::{Engine, OutputStatus, Removed};
 use crate::log::{Level, Say};
 use perfring_export::{Output, OutputError, Own, Pruned, Terms, later};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// The time that a stuck output has to deliver what it holds, before its successor is opened.
@@ -15,8 +15,8 @@ const STUCK: Duration = Duration::from_millis(500);
 /// State of outputs besides that of the engine.
 #[derive(Default)]
 pub(super) struct Outputs {
-    /// The last reported problem of each output.
-    troubles: HashMap<String, String>,
+    /// The problems of each output that were reported since it recovered.
+    troubles: HashMap<String, Reported>,
     /// How many removed files were reported of each output.
     removed: HashMap<String, u64>,
     /// Outputs that show the sidecar's own figures, by name.
@@ -27,6 +27,25 @@ pub(super) struct Outputs {
     pub(super) terms: Terms,
     /// Why the sidecar cannot continue with its outputs, after a reload that failed half way.
     pub(super) broken: Option<OutputError>,
+}
+
+/// Problems of an output that were reported: a trouble that is over may uncover one that was reported before.
+#[derive(Debug, Default)]
+struct Reported(VecDeque<String>);
+
+/// The limit of problems that are remembered.
+const TROUBLES: usize = 8;
+
+impl Reported {
+    /// Returns whether this problem was not reported yet, and notes it.
+    fn is_new(&mut self, trouble: &str) -> bool {
+        if self.0.iter().any(|reported| reported == trouble) {
+            return false;
+        }
+        self.0.truncate(TROUBLES - 1);
+        self.0.push_front(trouble.to_owned());
+        true
+    }
 }
 
 impl Outputs {
@@ -89,17 +108,17 @@ impl Outputs {
                 say.of(output.name, Level::Info, &text);
                 self.removed.insert(output.name.to_owned(), *files);
             }
-            let reported = self.troubles.get(output.name);
             match &output.figures.trouble {
-                Some(trouble) if reported != Some(trouble) => {
-                    say.of(output.name, Level::Warn, trouble);
-                    self.troubles.insert(output.name.to_owned(), trouble.clone());
+                Some(trouble) => {
+                    if self.troubles.entry(output.name.to_owned()).or_default().is_new(trouble) {
+                        say.of(output.name, Level::Warn, trouble);
+                    }
                 }
-                None if reported.is_some() => {
-                    say.of(output.name, Level::Info, "recovered");
-                    self.troubles.remove(output.name);
+                None => {
+                    if self.troubles.remove(output.name).is_some() {
+                        say.of(output.name, Level::Info, "recovered");
+                    }
                 }
-                _ => {}
             }
         }
     }
@@ -210,5 +229,19 @@ impl Outputs {
                 self.broken.get_or_insert(error);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_that_another_one_has_covered_is_reported_once() {
+        let mut reported = Reported::default();
+        let new = ["refused", "503", "refused", "503"].map(|trouble| reported.is_new(trouble));
+        assert_eq!(new, [true, true, false, false]);
+        (0..TROUBLES).for_each(|nth| assert!(reported.is_new(&nth.to_string())));
+        assert!(reported.is_new("refused") && !reported.is_new("refused"));
     }
 }
