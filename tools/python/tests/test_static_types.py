@@ -197,7 +197,7 @@ def test_choices(ring: str, tmp_path: Path) -> None:
         lambda: perfring.Producer(one, trust="me"),  # type: ignore[arg-type]
         lambda: perfring.Consumer(one, wait_strategy="sleep"),  # type: ignore[arg-type]
         lambda: perfring.Consumer(one, acknowledge="never"),  # type: ignore[arg-type]
-        lambda: perfring.Consumer(one, timeout="1"),  # type: ignore[arg-type]
+        lambda: perfring.Consumer(one, timeout=b"1"),  # type: ignore[arg-type]
         lambda: perfring.Observer(one, "last"),  # type: ignore[arg-type]
         lambda: perfring.Observer(one, [0, 0, 0]),  # type: ignore[arg-type]
         lambda: perfring.Merge(tmp_path, start="last"),  # type: ignore[arg-type]
