@@ -37,7 +37,7 @@ pub use delivery::checks::{
 pub use delivery::compress::Compression;
 #[cfg(any(feature = "nats", feature = "otlp"))]
 pub use delivery::dead_letters::DeadLetterFile;
-pub use delivery::output::{Figures, Output, OutputError, Own, Took};
+pub use delivery::output::{Figures, InBuffer, Output, OutputError, Own, Took};
 pub use delivery::replace::{rename, replace};
 pub use delivery::series::{Pruned, Rotation};
 pub use delivery::stream::Stream;

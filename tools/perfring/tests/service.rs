@@ -372,6 +372,63 @@ fn rings_of_one_name_in_two_directories_have_two_names() {
         .refuses(2, "the name of an input is empty");
 }
 
+/// A record in a buffer has left its ring, and is not delivered.
+#[cfg(feature = "otlp")]
+#[test]
+fn what_waits_in_a_buffer_is_in_readiness_status_figures_and_the_last_line() {
+    let run = Run::new();
+    let mut producer = run.ring("one", Policy::Drop);
+    let buffer = format!("buffer = {{ path = {:?} }}\n", run.path("buffer"));
+    run.configure(
+        &format!("shutdown = \"0\"\n[health]\nlisten = \"127.0.0.1:0\"\n{DEAD}{buffer}").replacen(
+            "shutdown = \"0\"\n",
+            "",
+            1,
+        ),
+    );
+    let live = run.start(&[]);
+    until("it is ready", || run.get("/readyz", "").0 == 200);
+    let bytes = || run.status()["outputs"][1]["buffer_bytes"].as_u64();
+    assert_eq!((bytes(), run.get("/readyz", "").0), (Some(0), 200));
+    (0..100).for_each(|_| producer.publish(b"a record").unwrap());
+    until("it is not ready", || run.get("/readyz", "").0 == 503);
+    let (_, reasons) = run.get("/readyz", "");
+    assert!(
+        reasons.contains("bytes wait in its buffer, nothing was delivered for")
+            && reasons.contains("the limit is 100ms"),
+        "{reasons}"
+    );
+    let waiting = bytes().unwrap();
+    assert!(waiting > 1000, "{waiting}");
+    let done = run.ask("status", &[]);
+    assert!(done.code() == 7 && done.out().contains("bytes wait in its buffer"), "{}", done.out());
+    let (_, page) = run.get("/metrics", "");
+    let of = |name: &str| {
+        let line = page.lines().find(|line| line.starts_with(name) && line.contains("dead"));
+        line.and_then(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
+    };
+    assert_eq!(of("perfring_output_buffer_bytes"), Some(waiting), "{page}");
+    assert!(of("perfring_output_buffer_limit_bytes") > Some(waiting), "{page}");
+    let done = run.ask("drain", &[]);
+    assert_eq!(done.code(), 1, "{}", done.out());
+    assert!(done.out().contains("bytes in the buffer of dead"), "{}", done.out());
+    assert_eq!(ended(live), 0, "{}", run.said());
+    assert!(!run.said().contains("nothing is left"), "{}", run.said());
+    // A receiver gets all of it from the next one.
+    let server = Server::start();
+    let config = fs::read_to_string(run.path("sidecar.toml")).unwrap();
+    let dead = "http://127.0.0.1:1";
+    fs::write(run.path("sidecar.toml"), config.replace(dead, &server.url())).unwrap();
+    let live = run.start(&[]);
+    until("all is delivered", || run.status()["outputs"][1]["delivered"] == 100);
+    until("nothing waits", || bytes() == Some(0));
+    assert_eq!(run.get("/readyz", "").0, 200);
+    let done = run.ask("drain", &[]);
+    assert_eq!(done.code(), 0, "{}", done.out());
+    assert_eq!(ended(live), 0);
+    assert!(run.said().contains("nothing is left"), "{}", run.said());
+}
+
 /// `prlimit` starts the sidecar with few descriptors, which the sidecar cannot raise.
 #[test]
 fn rings_leave_descriptors_to_pages_and_the_control_socket() {

@@ -14,7 +14,7 @@ mod progress;
 mod spool;
 
 use crate::delivery::checks::{check_directories, more_than_zero, of_output};
-use crate::delivery::output::{Figures, Output, OutputError, Own, Took};
+use crate::delivery::output::{Figures, InBuffer, Output, OutputError, Own, Took};
 use crate::model::duration::read_size;
 use crate::model::event::{Event, Origin, What};
 use ends::{Ends, end_of};
@@ -25,7 +25,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 /// Events that are taken from the buffer between two that are put into it, at most.
@@ -96,6 +96,12 @@ pub struct Buffered {
     taken: u64,
     /// Records that damage took.
     damaged: u64,
+    /// Bytes of what is not delivered, at the last look.
+    waiting: u64,
+    /// When something was delivered last, or nothing waited.
+    moved: Instant,
+    /// The oldest event that the output had not settled at the last look.
+    unsettled: Option<u64>,
 }
 
 impl Buffered {
@@ -122,7 +128,22 @@ impl Buffered {
             repeated: HashMap::new(),
             taken: 0,
             damaged: 0,
+            waiting: 0,
+            moved: Instant::now(),
+            unsettled: None,
         })
+    }
+
+    /// Looks at what waits, and whether something was delivered.
+    fn look(&mut self) {
+        let unsettled = self.inner.unsettled();
+        let waits = self.spool.has_next() || unsettled.is_some();
+        let delivers = unsettled != self.unsettled && self.unsettled.is_some();
+        if !waits || delivers {
+            self.moved = Instant::now();
+        }
+        self.unsettled = unsettled;
+        self.waiting = if waits { self.spool.bytes() } else { 0 };
     }
 
     /// Gives the output what is in the buffer, as far as it has room.
@@ -217,6 +238,7 @@ impl Output for Buffered {
     fn flush(&mut self) -> Result<(), OutputError> {
         self.spool.flush()?;
         self.pump(4 * PUMP)?;
+        self.look();
         self.spool.save();
         self.inner.flush()
     }
@@ -261,6 +283,8 @@ impl Output for Buffered {
             Ok(()) => u64::MAX,
             Err(_) => unsettled.unwrap_or(0),
         });
+        let waits = closed.is_err() || self.spool.has_next();
+        self.waiting = if waits { self.spool.bytes() } else { 0 };
         self.spool.close(deadline);
         match self.spool.unsettled() {
             None => Ok(()), // what the output lacks is in the buffer
@@ -271,6 +295,9 @@ impl Output for Buffered {
     fn figures(&self) -> Figures {
         let mut figures = self.inner.figures();
         (figures.taken, figures.damaged) = (self.taken, self.damaged);
+        let still = if self.waiting > 0 { self.moved.elapsed() } else { Duration::ZERO };
+        figures.buffer =
+            Some(InBuffer { bytes: self.waiting, max_bytes: self.spool.max_bytes, still });
         if let Some(trouble) = figures.trouble.as_mut().filter(|_| figures.refusing.is_none()) {
             trouble.push_str("; its buffer takes what it lacks");
         }

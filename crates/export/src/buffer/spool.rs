@@ -39,7 +39,7 @@ pub(super) struct Spool {
     name: String,
     dir: PathBuf,
     _lock: File,
-    max_bytes: u64,
+    pub(super) max_bytes: u64,
     numbers: Rc<RefCell<Numbers>>,
     /// Those that are not read yet, oldest first.
     waiting: VecDeque<Segment>,
@@ -216,7 +216,7 @@ impl Spool {
     }
 
     /// Returns how many bytes it takes.
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.finished + self.writer.as_ref().map_or(0, |(writer, _)| writer.bytes())
     }
 

@@ -4,7 +4,7 @@ use super::series::Pruned;
 #[cfg(any(feature = "nats", feature = "otlp", feature = "prometheus"))]
 use crate::model::event::sum_of;
 use crate::model::event::{Event, Origin};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// The result of offering an event.
@@ -65,6 +65,19 @@ pub struct Figures {
     pub trouble: Option<String>,
     /// Why the receiver refused all of its last request for good, until it accepts something of a later one.
     pub refusing: Option<String>,
+    /// What waits in its buffer on disk, if it has one.
+    pub buffer: Option<InBuffer>,
+}
+
+/// What waits in the buffer of an output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InBuffer {
+    /// Bytes of the files with what is not delivered; 0 if all is.
+    pub bytes: u64,
+    /// The limit of bytes.
+    pub max_bytes: u64,
+    /// How long nothing was delivered of what waits.
+    pub still: Duration,
 }
 
 #[cfg(any(feature = "nats", feature = "otlp", feature = "prometheus"))]

@@ -61,15 +61,25 @@ impl Sidecar {
         left.sort_by(|a, b| a.origin.name.cmp(&b.origin.name));
         let mut not_read = Vec::new();
         self.inputs.not_followed(|_| true, &mut not_read);
-        let is_all = left.is_empty() && not_read.is_empty();
-        match left.is_empty() {
-            false => line.push_str("; left:"),
-            true if is_all => line.push_str("; nothing is left"),
-            true => line.push_str("; nothing is left of what was read"),
-        }
-        for (nth, ring) in left.iter().enumerate() {
-            let comma = if nth == 0 { "" } else { "," };
-            let _ = write!(line, "{comma} {} bytes in {}", ring.lag, ring.origin.name);
+        let buffers = self.engine.outputs().filter_map(|output| {
+            let bytes =
+                output.figures.buffer.map(|buffer| buffer.bytes).filter(|bytes| *bytes > 0)?;
+            Some((output.name, bytes))
+        });
+        let buffers: Vec<(&str, u64)> = buffers.collect();
+        let is_all = left.is_empty() && buffers.is_empty() && not_read.is_empty();
+        let places = left.iter().map(|ring| format!("{} bytes in {}", ring.lag, ring.origin.name));
+        let places = places.chain(
+            buffers
+                .iter()
+                .map(|(output, bytes)| format!("{bytes} bytes in the buffer of {output}")),
+        );
+        match places.collect::<Vec<_>>() {
+            places if !places.is_empty() => {
+                let _ = write!(line, "; left: {}", places.join(", "));
+            }
+            _ if is_all => line.push_str("; nothing is left"),
+            _ => line.push_str("; nothing is left of what was read"),
         }
         if !not_read.is_empty() {
             let _ = write!(line, "; not read: {}", not_read.join(", "));
@@ -87,6 +97,11 @@ impl Sidecar {
         let left: Vec<_> = left
             .iter()
             .map(|ring| json!({ "ring": ring.origin.name, "lag_bytes": ring.lag }))
+            .chain(
+                buffers
+                    .iter()
+                    .map(|(output, bytes)| json!({ "output": output, "buffer_bytes": bytes })),
+            )
             .collect();
         for asked in self.service.draining.drain(..) {
             asked.done_last(json!({ "said": line, "left": left, "not_read": not_read }));

@@ -91,6 +91,10 @@ pub(crate) struct Present<'a> {
     pub(crate) since: Instant,
 }
 
+const BUFFER: (&str, &str, &str) =
+    ("perfring.output.buffer", "By", "Bytes in its buffer on disk that it has not delivered");
+const BUFFER_LIMIT: (&str, &str, &str) =
+    ("perfring.output.buffer_limit", "By", "The limit of its buffer on disk");
 const UNREADABLE: (&str, &str, &str) =
     ("perfring.rings.unreadable", "{ring}", "Rings of the inputs that are not read, by cause");
 
@@ -231,6 +235,10 @@ fn of_output(output: &OutputStatus<'_>, kind: &str, gather: &mut Gather<'_>) {
     }
     if other > 0 || figures.refused_by.is_empty() {
         gather.counter(refused, other, &[name[0], name[1], (CAUSE, "_OTHER")]);
+    }
+    if let Some(buffer) = &figures.buffer {
+        gather.gauge(BUFFER, buffer.bytes as f64, &name);
+        gather.gauge(BUFFER_LIMIT, buffer.max_bytes as f64, &name);
     }
     let dropped = ("perfring.output.dropped", records, "Records that it had no room for");
     gather.counter(dropped, output.dropped.records, &name);

@@ -14,6 +14,7 @@ use crate::config::Delivery::Required;
 use crate::config::{Config, Settings};
 use crate::control;
 use crate::engine::Engine;
+use perfring_export::InBuffer;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -199,6 +200,20 @@ impl Service {
         for output in engine.outputs() {
             if let Some(error) = output.failed {
                 reasons.push(error.to_string());
+            }
+            let within = config.delivered_within(output.name);
+            let stuck = output.figures.buffer.filter(|buffer| buffer.still > within);
+            if let Some(InBuffer { bytes, still, .. }) =
+                stuck.filter(|_| output.delivery == Required)
+            {
+                let (still, within) = (still.as_secs(), humantime::format_duration(within));
+                let trouble =
+                    output.figures.trouble.as_ref().map_or(String::new(), |why| format!(": {why}"));
+                reasons.push(format!(
+                    "{}: {bytes} bytes wait in its buffer, nothing was delivered for {still} s, and the limit is \
+                     {within}{trouble}",
+                    output.name
+                ));
             }
             if let Some(why) = output.figures.refusing.filter(|_| output.delivery == Required) {
                 reasons.push(format!("{}: {why}", output.name));

@@ -103,6 +103,8 @@ fn output_json(output: &OutputStatus<'_>) -> Value {
         "refused": figures.refused,
         "refused_by": refused_by,
         "refusing": figures.refusing.is_some(),
+        "buffer_bytes": figures.buffer.map(|buffer| buffer.bytes),
+        "buffer_limit_bytes": figures.buffer.map(|buffer| buffer.max_bytes),
         "dropped": output.dropped.records,
         "damaged": figures.damaged,
         "rules": rules,
@@ -143,6 +145,9 @@ pub(crate) fn line(engine: &Engine, unreadable: &Unreadable) -> String {
         let _ = write!(line, "; {}: {} delivered", output.name, figures.delivered);
         if output.is_behind {
             line.push_str(", behind");
+        }
+        if let Some(buffer) = figures.buffer.filter(|buffer| buffer.bytes > 0) {
+            let _ = write!(line, ", {} bytes wait in its buffer", buffer.bytes);
         }
         let left_out = output.rules.iter().map(|rule| rule.left_out).sum();
         for (count, what) in [

@@ -78,7 +78,7 @@ pub(crate) fn run(asked: &Ask) -> Result<(), Failure> {
     said.map_err(Failure::output)?;
     match (request, answer["left"].as_array().map_or(0, Vec::len)) {
         (Request::Drain, left) if left > 0 => Err(Failure::General(
-            "not all was delivered in time: the rest stays in the rings for the next sidecar"
+            "not all was delivered in time: the rest stays in the rings, or in buffers, for the next sidecar"
                 .to_owned(),
         )),
         (Request::Status, _) => match texts(&answer["status"]["not_ready"]) {
