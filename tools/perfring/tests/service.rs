@@ -379,13 +379,7 @@ fn what_waits_in_a_buffer_is_in_readiness_status_figures_and_the_last_line() {
     let run = Run::new();
     let mut producer = run.ring("one", Policy::Drop);
     let buffer = format!("buffer = {{ path = {:?} }}\n", run.path("buffer"));
-    run.configure(
-        &format!("shutdown = \"0\"\n[health]\nlisten = \"127.0.0.1:0\"\n{DEAD}{buffer}").replacen(
-            "shutdown = \"0\"\n",
-            "",
-            1,
-        ),
-    );
+    run.configure(&format!("[health]\nlisten = \"127.0.0.1:0\"\n{DEAD}{buffer}"));
     let live = run.start(&[]);
     until("it is ready", || run.get("/readyz", "").0 == 200);
     let bytes = || run.status()["outputs"][1]["buffer_bytes"].as_u64();
@@ -418,7 +412,7 @@ fn what_waits_in_a_buffer_is_in_readiness_status_figures_and_the_last_line() {
     let server = Server::start();
     let config = fs::read_to_string(run.path("sidecar.toml")).unwrap();
     let dead = "http://127.0.0.1:1";
-    fs::write(run.path("sidecar.toml"), config.replace(dead, &server.url())).unwrap();
+    fs::write(run.path("sidecar.toml"), config.replace(dead, &server.endpoint())).unwrap();
     let live = run.start(&[]);
     until("all is delivered", || run.status()["outputs"][1]["delivered"] == 100);
     until("nothing waits", || bytes() == Some(0));
@@ -843,9 +837,10 @@ fn messages_have_time_level_and_output_in_the_form_that_was_asked_for() {
 fn its_own_figures_go_to_its_outputs_as_the_guide_lists_them() {
     let run = Run::new();
     run.ring("shop", Policy::Drop).publish(b"a record").unwrap();
-    let own = run.path("own");
+    let (own, buffer) = (run.path("own"), run.path("buffer"));
     run.configure(&format!(
         "[own]\nring = {own:?}\ninterval = \"100ms\"\n[health]\nlisten = \"127.0.0.1:0\"\n\
+         [[output]]\ntype = \"null\"\nname = \"buffered\"\nbuffer = {{ path = {buffer:?} }}\n\
          [[rule]]\nname = \"all\"\nkeep = true\n"
     ));
     let live = run.start(&[]);

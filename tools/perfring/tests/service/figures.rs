@@ -86,10 +86,12 @@ fn a_figure_has_one_name_on_all_pages_and_it_is_in_the_guide() {
     shop.publish(&[0; 100_000]).unwrap_err(); // lost: it is too large
     shop.publish(b"a record").unwrap();
     let own = run.path("rings/own");
+    let buffer = run.path("buffer");
     let (_port, address) = held_port();
     run.configure(&format!(
         "[own]\nring = {own:?}\ninterval = \"50ms\"\n[health]\nlisten = \"127.0.0.1:0\"\n\
          [[output]]\ntype = \"prometheus\"\nname = \"scraped\"\nlisten = {address:?}\n\
+         [[output]]\ntype = \"null\"\nname = \"buffered\"\nbuffer = {{ path = {buffer:?} }}\n\
          [[rule]]\nname = \"all\"\nkeep = true\n"
     ));
     let live = run.start(&[]);
