@@ -4,9 +4,10 @@
 //! `{"ok":false,"error":"..."}`.
 
 use serde_json::{Value, json};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use thiserror::Error;
 
 /// What is asked for.
@@ -79,6 +80,9 @@ impl Request {
     }
 }
 
+/// How long a sidecar that is drained may take to release what it has.
+const RELEASED: Duration = Duration::from_secs(5);
+
 /// Why there is no answer.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -108,7 +112,8 @@ pub enum ControlError {
     Refused(String),
 }
 
-/// Asks the sidecar with this socket, and waits for its answer.
+/// Asks the sidecar with this socket, and waits for its answer. After a drain it waits until the sidecar has released its
+/// files and rings, for a few seconds at most: the next one can start then.
 ///
 /// # Errors
 /// [`ControlError`].
@@ -118,7 +123,13 @@ pub fn ask(path: &Path, request: &Request) -> Result<Value, ControlError> {
     let lost = |source| ControlError::NoAnswer { path: path.to_owned(), source };
     writeln!(stream, "{}", request.line()).map_err(lost)?;
     let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).map_err(lost)?;
+    let mut stream = BufReader::new(stream);
+    stream.read_line(&mut line).map_err(lost)?;
+    if *request == Request::Drain {
+        let _ = stream.get_ref().set_read_timeout(Some(RELEASED));
+        // The end of the connection, or of the patience: the answer is there.
+        let _ = stream.read_to_string(&mut String::new());
+    }
     if line.is_empty() {
         return Err(lost(io::ErrorKind::UnexpectedEof.into()));
     }

@@ -41,6 +41,7 @@ use positions::Positions;
 use recorder::Recorder;
 use service::Service;
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// The interval of polling everything but records.
@@ -107,6 +108,8 @@ pub struct Sidecar {
     outputs: Outputs,
     service: Service,
     own: Option<OwnRing>,
+    /// Connections of those who asked for the end. The last field: they end when all else is released.
+    drained: Vec<UnixStream>,
 }
 
 /// When tasks are due.
@@ -170,6 +173,7 @@ impl Sidecar {
             outputs,
             service,
             own,
+            drained: Vec::new(),
         })
     }
 

@@ -691,6 +691,25 @@ fn a_drain_that_leaves_something_fails_and_others_are_answered_meanwhile() {
     assert_eq!(ended(live), 0);
 }
 
+/// A drain is answered when the next sidecar can have the socket, the state and the rings.
+#[test]
+fn after_a_drain_the_next_sidecar_starts_at_once() {
+    let run = Run::new();
+    let mut producer = run.ring("one", Policy::Drop);
+    let config = run.configure("");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("state = {:?}\n{text}", run.path("state"))).unwrap();
+    for _ in 0..5 {
+        let live = run.start(&[]);
+        assert_eq!(run.ask("drain", &[]).code(), 0);
+        producer.publish(b"a record").unwrap();
+        let next = crate::command::run(&["sidecar", "--once", "--config", &config], b"");
+        assert_eq!((next.code(), next.err().as_str()), (0, ""), "{}", run.said());
+        assert_eq!(ended(live), 0);
+    }
+    assert_eq!(json_lines(&fs::read_to_string(run.path("out.jsonl")).unwrap()).len(), 5);
+}
+
 #[test]
 fn a_second_one_on_the_socket_is_refused_and_a_stale_socket_is_replaced() {
     let run = Run::new();

@@ -104,7 +104,8 @@ impl Sidecar {
             )
             .collect();
         for asked in self.service.draining.drain(..) {
-            asked.done_last(json!({ "said": line, "left": left, "not_read": not_read }));
+            let answer = json!({ "said": line, "left": left, "not_read": not_read });
+            self.drained.extend(asked.done_last(answer));
         }
     }
 }

@@ -37,6 +37,8 @@ pub(super) struct Asked {
     answer: Sender<String>,
     /// Ends once the answer is written.
     written: Receiver<()>,
+    /// Another handle of the connection.
+    connection: io::Result<UnixStream>,
 }
 
 impl Requests {
@@ -80,7 +82,7 @@ fn serve(stream: &UnixStream, sender: &Sender<Asked>) -> io::Result<()> {
         Err(error) => return writeln!(stream, "{}", json!({ "ok": false, "error": error })),
     };
     let ((answer, answered), (done, written)) = (channel(), channel());
-    let _ = sender.send(Asked { request, answer, written });
+    let _ = sender.send(Asked { request, answer, written, connection: stream.try_clone() });
     if let Ok(answer) = answered.recv() {
         writeln!(stream, "{answer}")?;
     }
@@ -103,10 +105,12 @@ impl Asked {
         let _ = self.answer.send(answer.to_string());
     }
 
-    /// Answers, and waits until it is written: for the last answer of a process.
-    pub(super) fn done_last(self, mut members: Value) {
+    /// Answers, and waits until it is written: for the last answer of a sidecar. Returns the connection, whose end says
+    /// that the sidecar has released its files and rings.
+    pub(super) fn done_last(self, mut members: Value) -> Option<UnixStream> {
         members["ok"] = true.into();
         let _ = self.answer.send(members.to_string());
         let _ = self.written.recv_timeout(PATIENCE);
+        self.connection.ok()
     }
 }
