@@ -22,6 +22,7 @@ mod ring;
 mod rings;
 pub(crate) mod shown;
 pub(crate) mod turn;
+mod unmet;
 mod untold;
 
 pub use merges::RingId;

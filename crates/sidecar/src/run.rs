@@ -10,6 +10,7 @@ mod figures;
 mod health;
 mod inputs;
 mod lock_file;
+mod losses;
 mod new_config;
 mod outputs;
 mod own;
@@ -33,6 +34,7 @@ use crate::log::{Level, Message, Say};
 use crate::signals::Signals;
 use figures::Present;
 use inputs::{Inputs, Waiting};
+use losses::Losses;
 use outputs::Outputs;
 use own_ring::OwnRing;
 use perfring_consumer::install_sigbus_handler;
@@ -108,6 +110,7 @@ pub struct Sidecar {
     outputs: Outputs,
     service: Service,
     own: Option<OwnRing>,
+    losses: Losses,
     /// Connections of those who asked for the end. The last field: they end when all else is released.
     drained: Vec<UnixStream>,
 }
@@ -173,6 +176,7 @@ impl Sidecar {
             outputs,
             service,
             own,
+            losses: Losses::default(),
             drained: Vec::new(),
         })
     }
@@ -218,6 +222,8 @@ impl Sidecar {
         let errors = self.engine.close(deadline);
         self.report_notes(say);
         self.outputs.report_troubles(&self.engine, say);
+        self.outputs.report_unmet(&self.engine, say);
+        self.losses.report(&self.engine, say);
         self.positions.update(self.engine.saved());
         if let Err(error) = self.positions.save() {
             say.warn(&error.to_string());
@@ -335,6 +341,10 @@ impl Sidecar {
         }
         if now >= self.timers.own {
             self.timers.own = later(now, OWN);
+            self.losses.report(&self.engine, say);
+            if self.outputs.compare.is_none_or(|next| now >= next) {
+                self.outputs.report_unmet(&self.engine, say);
+            }
             self.outputs.show_own(self.present());
         }
         let asked = signals.take_status();
@@ -383,7 +393,8 @@ impl Sidecar {
                     "two rings are named {name}: the one at {location} has its location as its name; give one of the inputs a \
                      name"
                 )),
-                Note::Ended { ring, uuid, removed, saved, .. } => {
+                Note::Ended { ring, uuid, figures, removed, saved } => {
+                    self.losses.report_one(&ring, uuid, &figures, say);
                     say.debug(&format!("{ring} is not read any more"));
                     self.outputs.forget(&ring);
                     // A ring that stays may be read again, with another configuration.

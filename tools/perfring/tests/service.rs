@@ -158,6 +158,47 @@ fn losses_stay_in_totals_and_counters_when_their_ring_is_pruned() {
     };
     assert_eq!((lost("full"), lost("too_large")), (all, 2));
     assert!(run.said().contains(&format!("{} lost", all + 2)), "{}", run.said());
+    // One warning for each of the two rings.
+    let warned = run.said().matches("level=warn msg=\"one has lost records, by cause: ").count();
+    assert_eq!(warned, 2, "{}", run.said());
+}
+
+#[derive(Clone, Copy, perfring_producer::types::Record, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Tick {
+    price: f64,
+}
+
+/// A field that no type has selects nothing, in an output or in a rule.
+#[test]
+fn a_condition_that_no_record_can_meet_is_reported_once() {
+    let run = Run::new();
+    let mut producer = run.ring("one", Policy::Drop);
+    let out = run.path("some.jsonl");
+    run.configure(&format!(
+        "[[output]]\ntype = \"json\"\nname = \"some\"\npath = {out:?}\nwhere = [\"prize>3\"]\n\
+         [[output]]\ntype = \"null\"\nname = \"good\"\nwhere = [\"price>3\"]\n\
+         [[rule]]\nname = \"typo\"\nwhere = [\"sise=1\"]\ndrop = true\n"
+    ));
+    let live = run.start(&[]);
+    (0..10).for_each(|_| producer.publish_pod(&Tick { price: 1.0 }).unwrap());
+    let said = |what: &str| run.said().matches(what).count();
+    until("both are reported", || said(" selects nothing: where: no type has a field") >= 2);
+    live.signal(Signal::SIGTERM);
+    assert_eq!(ended(live), 0);
+    assert_eq!(
+        said("the output \\\"some\\\" selects nothing: where: no type has a field"),
+        1,
+        "{}",
+        run.said()
+    );
+    assert_eq!(
+        said("the rule \\\"typo\\\" selects nothing: where: no type has a field"),
+        1,
+        "{}",
+        run.said()
+    );
+    assert_eq!(said("selects nothing"), 2, "{}", run.said());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use perfring_export::Rec;
 use perfring_types::Class;
-use perfring_types::read::{Condition, Value};
+use perfring_types::read::{BadCondition, Condition, Type, Value};
 use serde::Deserialize;
 
 /// Selects records: those of any of the types, that fulfil all of the conditions and are severe
@@ -98,6 +98,12 @@ impl Filter {
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// Checks that a record of one of these types could meet each condition.
+    pub(crate) fn check(&self, types: &[&Type]) -> Result<(), BadCondition> {
+        let conditions = self.0.iter().flat_map(|demands| &demands.conditions);
+        conditions.into_iter().try_for_each(|condition| condition.check(types.iter().copied()))
     }
 
     /// Returns whether this record is selected.

@@ -164,6 +164,12 @@ impl RecordRules {
         (0..all.len()).filter_map(move |nth| left_out.remove(&(ring, nth as u32)))
     }
 
+    /// Returns the rules that no record has met.
+    pub(super) fn unmatched(&self) -> impl Iterator<Item = &RecordRule> {
+        let unmatched = |ruling: &&Ruling| ruling.status.kept == 0 && ruling.status.left_out == 0;
+        self.all.iter().filter(unmatched).map(|ruling| &ruling.rule)
+    }
+
     pub(super) fn status(&self) -> impl Iterator<Item = RuleStatus> {
         self.all.iter().map(|ruling| ruling.status)
     }

@@ -6,17 +6,24 @@ use crate::config::OutputConfig;
 use crate::engine::{Engine, OutputStatus, Removed};
 use crate::log::{Level, Say};
 use perfring_export::{Output, OutputError, Own, Pruned, Terms, later};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 /// The time that a stuck output has to deliver what it holds, before its successor is opened.
 const STUCK: Duration = Duration::from_millis(500);
+
+/// The interval of comparing conditions with the types of rings.
+const COMPARE: Duration = Duration::from_secs(5);
 
 /// State of outputs besides that of the engine.
 #[derive(Default)]
 pub(super) struct Outputs {
     /// The problems of each output that were reported since it recovered.
     troubles: HashMap<String, Reported>,
+    /// When conditions are compared with the types that are known by then.
+    pub(super) compare: Option<Instant>,
+    /// Conditions that were reported because no record can meet them.
+    unmet: HashSet<String>,
     /// How many removed files were reported of each output.
     removed: HashMap<String, u64>,
     /// Outputs that show the sidecar's own figures, by name.
@@ -119,6 +126,17 @@ impl Outputs {
                         say.of(output.name, Level::Info, "recovered");
                     }
                 }
+            }
+        }
+    }
+
+    /// Reports outputs and rules with conditions that no record of the known types can meet, once each.
+    pub(super) fn report_unmet(&mut self, engine: &Engine, say: &mut Say<'_>) {
+        self.compare = Some(later(Instant::now(), COMPARE));
+        for (whose, why) in engine.unmet() {
+            let text = format!("{whose} selects nothing: where: {why}");
+            if self.unmet.insert(text.clone()) {
+                say.warn(&text);
             }
         }
     }
