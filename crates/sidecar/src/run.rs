@@ -240,7 +240,7 @@ impl Sidecar {
             }
             first.get_or_insert(error);
         }
-        self.report_end(matches!(ended, End::Signal(_)), say);
+        self.report_end(matches!(ended, End::Signal(_) | End::Drained), say);
         match (ended, first) {
             (End::Drained, Some(error)) => End::Failed(error),
             (End::Drained, None) => match self.inputs.not_opened() {

@@ -53,7 +53,7 @@ impl Sidecar {
         }
     }
 
-    /// Reports what was done, and what is left in each ring. Says it if it was asked to end, unless
+    /// Reports what was done, and what is left in each ring. Says it if it was asked to end or has read all, unless
     /// the configuration wants no such lines; those who asked over the socket get it in any case.
     pub(super) fn report_end(&mut self, was_asked: bool, say: &mut Say<'_>) {
         let mut line = self.line();
