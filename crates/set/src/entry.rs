@@ -7,6 +7,7 @@ use perfring_consumer::{
     AttachError, Identity, Layout, Location, Producers, RingFile, cpu_of_ring, irregular,
 };
 use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -79,7 +80,7 @@ pub(crate) fn inspect(path: &Path, name: &OsStr) -> Result<(RingEntry, RingFile)
             AttachError::NotFound { .. } => return Not::Gone,
             _ if reason == NotRead::Limit => error.to_string(),
             AttachError::Bad { source, .. } => source.to_string(),
-            AttachError::Permission { .. } => "no permission to read it".into(),
+            AttachError::Permission { .. } => forbidden(path),
             AttachError::Io { step, source, .. } => format!("{step}: {source}"),
             other => other.to_string(),
         };
@@ -97,6 +98,19 @@ pub(crate) fn inspect(path: &Path, name: &OsStr) -> Result<(RingEntry, RingFile)
         layout: *file.layout(),
     };
     Ok((entry, file))
+}
+
+/// Returns why a file may not be read, with the numbers that say so.
+fn forbidden(path: &Path) -> String {
+    let mut sentence = "no permission to read it".to_owned();
+    if let Ok(meta) = fs::metadata(path) {
+        let (mode, owner) = (meta.mode() & 0o7777, meta.uid());
+        let user = nix::unistd::Uid::effective();
+        sentence += &format!(
+            ": its mode is {mode:04o}, its owner uid {owner}, and this process is of uid {user}"
+        );
+    }
+    sentence
 }
 
 /// Returns the reason if an entry is not a regular file. Nothing is opened: that could block, or have an effect on a device.

@@ -328,7 +328,8 @@ fn rings_that_cannot_be_read_are_in_readiness_status_and_figures() {
     let named = |name: usize| reasons.contains(&paths[name]);
     // A damaged ring does not get better: `not_ready_for` leaves it out.
     assert!(named(0) && named(1) && !named(2) && reasons.lines().count() == 2, "{reasons}");
-    assert!(reasons.contains("closed is not read: no permission to read it"), "{reasons}");
+    let why = "closed is not read: no permission to read it: its mode is 0600, its owner uid 0, and this process is of uid 65534";
+    assert!(reasons.contains(why), "{reasons}");
     let (_, page) = run.get("/metrics", "");
     for (cause, count) in [("permission", 1), ("damaged", 1), ("limit", 0), ("other", 1)] {
         let line = format!("perfring_rings_unreadable{{cause=\"{cause}\"}} {count}\n");
@@ -341,6 +342,9 @@ fn rings_that_cannot_be_read_are_in_readiness_status_and_figures() {
     fs::remove_file(ring("cut")).unwrap();
     until("all are read", || run.get("/readyz", "").0 == 200);
     until("nothing is left", || run.status()["unreadable_rings"] == serde_json::json!([]));
+    for ring in ["busy", "closed"] {
+        assert_eq!(run.said().matches(&format!("{ring} is read now")).count(), 1, "{}", run.said());
+    }
     // The last line names what is not read.
     drop(run.ring("later", Policy::Drop));
     until("it is refused", || run.status()["rings_unreadable"]["permission"] == 1);

@@ -135,10 +135,10 @@ pub(crate) fn line(engine: &Engine, unreadable: &Unreadable) -> String {
         let _ = write!(line, ", {late} late");
     }
     if engine.damaged() > 0 {
-        let _ = write!(line, ", {} damaged", count(engine.damaged(), "ring"));
+        let _ = write!(line, ", {} damaged since the start", count(engine.damaged(), "ring"));
     }
     if unreadable.len() > 0 {
-        let _ = write!(line, ", {} not read", unreadable.len());
+        let _ = write!(line, ", {} not read now", unreadable.len());
     }
     for output in engine.outputs() {
         let figures = &output.figures;

@@ -78,9 +78,9 @@ impl Unreadable {
         }
     }
 
-    /// Notes that a ring is read, or gone.
-    pub(super) fn readable(&mut self, path: &Path) {
-        self.rings.remove(path);
+    /// Notes that a ring can be read, or is gone. Returns whether it was not read before.
+    pub(super) fn readable(&mut self, path: &Path) -> bool {
+        self.rings.remove(path).is_some()
     }
 
     /// Notes that nothing below this path is an input any more.

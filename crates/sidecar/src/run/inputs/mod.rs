@@ -242,7 +242,10 @@ impl Poll<'_, '_> {
                 removed(&ring, self.engine);
                 return self.damaged.left(ring.path, ring.identity.uuid);
             }
-            Change::Left(path) => return self.unreadable.readable(&path),
+            Change::Left(path) => {
+                self.unreadable.readable(&path);
+                return;
+            }
             Change::Refused(other) => {
                 if RingFile::inspect(other.path.as_path()).is_err_and(|error| is_damage(&error)) {
                     self.damaged.found(&other.path, self.engine);
@@ -251,13 +254,14 @@ impl Poll<'_, '_> {
             }
             _ => return,
         };
-        self.unreadable.readable(&ring.path);
+        let was_unread = self.unreadable.readable(&ring.path);
         self.damaged.is_ring(&ring.path);
         let (location, uuid) = (Location::from(ring.path), ring.identity.uuid);
         if self.damaged.is_aside(&uuid) {
             return;
         }
         match self.take(&location, input, uuid) {
+            Tried::Attached if was_unread => self.say.info(&format!("{location} is read now")),
             Tried::Attached | Tried::Gone => {}
             Tried::Never(why) => self.say.warn(&why),
             Tried::Later(why) => {
