@@ -204,7 +204,7 @@ fn a_signal_has_one_table_whatever_types_its_records_have() {
     let mut out = Parquet::open("parquet", &ParquetOptions::new(&path)).unwrap();
     let mut feed = Feed::new(1, "shop");
     let (trace, span) = (TraceId([7; 16]), SpanId([8; 8]));
-    // Two call sites, each with a type of its own; the level is a constant of the first one.
+    // Each of the two call sites has its type. The level is a constant of the first one.
     let line = [
         Field::new("body", 0, Shape::ANY),
         Field::new("order", 0, Shape::ANY),

@@ -62,7 +62,7 @@ pub struct Config {
     pub snapshots: Vec<SnapshotRule>,
     /// Which records outputs are not given.
     pub record_rules: Vec<RecordRule>,
-    /// Attributes that outputs add to the resource of each process that has no such attribute of its own: `[resource]`.
+    /// `[resource]`: attributes that outputs add to the resource of each process. An attribute that the process has wins.
     pub resource: Vec<(String, String)>,
 }
 

@@ -140,7 +140,7 @@ fn opentelemetrys_fields_set_the_kind_the_name_and_the_status_of_a_span() {
     assert_eq!((ends[0].u64("status.code"), ends[0].str("status.message")), (2, "no stock"));
     assert!(!starts[0].has("otel.kind") && !starts[0].has("otel.status_code"));
     assert_eq!(starts[0].get("n"), &Value::I64(1));
-    // Recorded later: the kind in a record of its own, the rest in the end.
+    // Recorded later: the kind in its own record, the rest in the end.
     assert_eq!((starts[1].str("name"), starts[1].has("kind")), ("later", false));
     assert_eq!((starts[2].u64("kind"), starts[2].has("name")), (3, false));
     assert_eq!((starts[3].get("x"), starts[3].has("otel.name")), (&Value::I64(5), false));

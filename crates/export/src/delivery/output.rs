@@ -150,7 +150,7 @@ pub trait Output {
         let _ = all; // most outputs do not ask
     }
 
-    /// Adds these attributes to the resource of each process that has no such attribute of its own. To be called
+    /// Adds these attributes to the resource of each process. An attribute that the process itself has wins. To be called
     /// before the first event. Does nothing where resources are not sent apart from records.
     fn add_resource(&mut self, _: &[(String, String)]) {}
 

@@ -266,7 +266,7 @@ pub(super) fn held(figures: &Figures) -> u64 {
     figures.taken.saturating_sub(figures.delivered).saturating_sub(figures.refused)
 }
 
-/// Returns the memory of this process, as the kernel reports it.
+/// Returns the memory of this process in bytes: the kernel's figure.
 pub(super) fn resident() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! The service's unit, directories and configuration work together, as they are installed.
+//! What is installed works together: the service's unit, its directories and its configuration.
 
 use super::container::GROUP;
 use super::{is_right, tools};

@@ -38,7 +38,7 @@ impl Reported {
 #[derive(Debug, Default)]
 pub struct Resources {
     rings: BTreeMap<u32, Ring>,
-    /// Attributes of each resource that has no such attribute of its own.
+    /// Attributes that each resource gets. An attribute that the process itself has wins.
     added: Vec<(String, String)>,
 }
 
@@ -52,7 +52,7 @@ struct Ring {
 }
 
 impl Resources {
-    /// Adds these attributes to each resource that has no such attribute of its own, from now on.
+    /// Adds these attributes to each resource from now on. An attribute that the process itself has wins.
     pub fn add(&mut self, attributes: &[(String, String)]) {
         self.added = attributes.to_vec();
     }
