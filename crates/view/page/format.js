@@ -19,6 +19,11 @@ export function set(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+/** Scrolls a row and the details below it into view. Where both are too high, the row is at the top. */
+export function reveal(row, details) {
+  for (const node of [details, row]) node.scrollIntoView({ block: "nearest" });
+}
+
 const UNITS = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
 
 /** 1234567 as 1.23M. */

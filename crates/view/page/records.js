@@ -1,6 +1,6 @@
 // The last records of rings, filtered by conditions.
 
-import { bytes, clock, el, set, short, whole } from "./format.js";
+import { bytes, clock, el, reveal, set, short, whole } from "./format.js";
 import { ask, label, rings, state } from "./store.js";
 import * as recordings from "./recordings.js";
 
@@ -114,6 +114,7 @@ async function open(line, record) {
   } catch (error) {
     box.replaceChildren(el("p", { class: "dim", text: error.message }));
   }
+  reveal(line, box);
 }
 
 /** The parts of a line. What a record says is in three: a log's severity, its message or a name, and the other values. */
@@ -188,8 +189,10 @@ function take(answer) {
 }
 
 function counted() {
-  const held = view.open && view.base === undefined ? "; held while a record is open" : "";
-  set(parts.counts, `${whole(view.matched)} of ${whole(view.seen)} records that were looked at${held}`);
+  const held = view.open && view.base === undefined;
+  // The text for a held list is the shorter one: it must not begin another line, which would push the opened record away.
+  set(parts.counts, `${whole(view.matched)} of ${whole(view.seen)} records${held ? ", held while open" : " that were looked at"}`);
+  parts.counts.title = held ? "New records are added after the open record is closed" : "";
 }
 
 function types(names) {

@@ -1,6 +1,6 @@
 // The traces of which rings hold spans, and the spans of one as a waterfall, over all rings and processes.
 
-import { clock, duration, el, set, short, whole } from "./format.js";
+import { clock, duration, el, reveal, set, short, whole } from "./format.js";
 import { ask, label, rings, state } from "./store.js";
 import * as recordings from "./recordings.js";
 
@@ -245,6 +245,8 @@ function act(target) {
   if (target.closest(".open:not([disabled])")) return toggle(of);
   view.chosen = view.chosen === of.id ? null : of.id;
   draw();
+  const details = parts.list.querySelector(".whole");
+  if (details) reveal(details.previousElementSibling, details);
 }
 
 /** Takes a key that nothing else has taken. */

@@ -3,6 +3,7 @@
 mod access;
 mod browser;
 mod errors;
+mod reach;
 mod sets;
 mod telemetry;
 

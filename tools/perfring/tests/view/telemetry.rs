@@ -10,9 +10,9 @@ use perfring_telemetry::{
 };
 use serde_json::json;
 
-const UP: &str = "\u{e013}";
+pub(super) const UP: &str = "\u{e013}";
 const DOWN: &str = "\u{e015}";
-const ENTER: &str = "\u{e006}";
+pub(super) const ENTER: &str = "\u{e006}";
 const RIGHT: &str = "\u{e014}";
 
 /// A ring of telemetry of a service.
@@ -21,7 +21,7 @@ pub(super) fn sink(place: &Place, name: &'static str) -> Sink {
     Sink::create(place.path(name), &options(), resource).unwrap()
 }
 
-fn log(sink: &Sink, severity: Severity, body: &str) {
+pub(super) fn log(sink: &Sink, severity: Severity, body: &str) {
     let attributes = [("mount", "/var".into()), ("left", 12u64.into()), ("body", "own".into())];
     let body = body.into();
     sink.emit(&Log { severity: Some(severity), body, attributes: &attributes, ..Log::default() })

@@ -1,0 +1,73 @@
+//! What is chosen is in view, and the field of a view is one key away.
+
+use super::Page;
+use super::browser::Browser;
+use super::telemetry::{ENTER, UP, log, sink};
+use crate::command::Place;
+use perfring_telemetry::{Severity, SpanEnd, SpanId, TraceId};
+
+const ESCAPE: &str = "\u{e00c}";
+
+/// Whether all of the elements are within what a list shows.
+fn within(list: &str, elements: &str) -> String {
+    format!(
+        "((of) => [...document.querySelectorAll({elements:?})].map((one) => one.getBoundingClientRect()).every((one) => one.top >= of.top - 1 && one.bottom <= of.bottom + 1))(document.getElementById({list:?}).getBoundingClientRect())"
+    )
+}
+
+#[test]
+fn an_opened_row_and_its_details_are_in_view() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    let shop = sink(&place, "shop");
+    let trace = TraceId([5; 16]);
+    for nth in 1..=60u8 {
+        log(&shop, Severity::Info, &format!("order {nth}"));
+        shop.emit(&SpanEnd {
+            duration_nano: Some(1000),
+            ..SpanEnd::new(trace, SpanId([nth; 8]), "step")
+        })
+        .unwrap();
+    }
+    let page = Page::of(&[place.0.path()]);
+    browser.open(&page.url);
+    for (width, height) in [(1280, 800), (420, 800)] {
+        browser.size(width, height, 1);
+        browser.keys("3");
+        browser.until("document.querySelectorAll('#records .rec').length > 120");
+        let list = "document.getElementById('records').getBoundingClientRect()";
+        let top = browser.js(&format!("{list}.top"));
+        browser.js("document.activeElement.blur()");
+        browser.keys(UP);
+        browser.keys(ENTER);
+        browser.until("document.querySelector('.whole pre')");
+        browser.until("document.getElementById('counts').innerText.includes('held')");
+        browser.picture(&format!("record-opened-{width}"));
+        assert_eq!(browser.js(&format!("{list}.top")), top, "no additional line: {width}");
+        let row = within("records", "#records .rec[aria-expanded=true]");
+        assert_eq!(browser.js(&row), true, "{width}");
+        let fields = within("records", "#records .whole table");
+        assert_eq!(browser.js(&fields), true, "{width}");
+        browser.keys(ENTER);
+        browser.until("!document.querySelector('#records .whole')");
+
+        // The attributes of the last span of a trace.
+        browser.keys("5");
+        browser.until("document.querySelectorAll('#traces .trace').length === 1");
+        browser.js("document.querySelector('#traces .trace').click()");
+        browser.until("document.querySelectorAll('#traces .span').length === 61");
+        browser.keys("\u{e010}");
+        browser.keys(ENTER);
+        browser.until("document.querySelector('#traces .whole')");
+        browser.picture(&format!("span-opened-{width}"));
+        let both = within("traces", "#traces .span[aria-selected=true], #traces .whole");
+        assert_eq!(browser.js(&both), true, "{width}");
+        // Further up, the head of the list covers none of the row.
+        browser.keys("\u{e011}");
+        browser.js("document.activeElement.blur()");
+        browser.keys(ESCAPE);
+        browser.until("document.querySelectorAll('#traces .trace').length === 1");
+    }
+    assert_eq!(browser.log(), "", "the console of the page");
+    page.end();
+}
