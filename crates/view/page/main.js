@@ -70,13 +70,26 @@ function connection() {
   at("cut").hidden = !cut;
 }
 
-const KEYS = { p: pause, t: () => at("theme").click(), 1: () => go("rings"), 2: () => go("timeline"), 3: () => go("records"), 4: () => go("recordings"), 5: () => go("traces"), 6: () => go("metrics"), "/": () => (go("rings"), at("search").focus()) };
+const KEYS = { p: pause, t: () => at("theme").click(), 1: () => go("rings"), 2: () => go("timeline"), 3: () => go("records"), 4: () => go("recordings"), 5: () => go("traces"), 6: () => go("metrics"), "/": search };
+
+/** The field of each view that has one. */
+const FIELDS = { rings: "search", records: "where", traces: "trace-id", metrics: "series-where" };
+
+const current = () => tabs.find((tab) => tab.ariaSelected === "true").id.slice(4);
+
+/** Goes to the field of the view, or else searches the rings. */
+function search() {
+  if (!(current() in FIELDS)) go("rings");
+  at(FIELDS[current()]).focus();
+}
 
 /** The keys of each view: what has the focus gets a key first. */
 const VIEWS = { rings: table.key, timeline: timeline.key, records: records.key, traces: traces.key, metrics: metrics.key };
 
 document.addEventListener("keydown", (event) => {
   const typing = event.target.matches("input, select, textarea");
+  // The next keys are those of the view again.
+  if (typing && event.key === "Escape") return event.target.blur();
   if (typing || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key in KEYS) {
     event.preventDefault();
@@ -84,7 +97,7 @@ document.addEventListener("keydown", (event) => {
   }
   // Enter and Space are those of a control.
   if (["Enter", " "].includes(event.key) && event.target.matches("button, a")) return;
-  VIEWS[tabs.find((tab) => tab.ariaSelected === "true").id.slice(4)]?.(event);
+  VIEWS[current()]?.(event);
 });
 tabs.forEach((tab, nth) => {
   tab.addEventListener("click", () => go(tab.id.slice(4)));

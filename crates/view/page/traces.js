@@ -22,7 +22,7 @@ const recording = () => (view.source === "live" ? null : recordings.list().find(
 function build() {
   parts = {
     source: el("select", { "aria-label": "Live rings or a recording", onchange: () => open(parts.source.value, view.trace) }),
-    id: el("input", { id: "trace-id", type: "text", placeholder: "a trace id, 32 digits", "aria-label": "Trace id", spellcheck: "false", autocomplete: "off", onchange: () => open(view.source, parts.id.value.trim()) }),
+    id: el("input", { id: "trace-id", type: "text", placeholder: "a trace id, 32 digits", "aria-label": "Trace id", spellcheck: "false", autocomplete: "off", onchange: () => open(view.source, parts.id.value.trim()), onkeydown: (event) => event.key === "Escape" && (parts.id.value = view.trace) }),
     all: el("button", { text: "All traces", title: "The list of traces (Escape)", onclick: () => open(view.source, "") }),
     counts: el("p", { id: "traced" }), note: el("p", { class: "note", hidden: true }),
     list: el("div", { id: "traces", tabindex: "0", onclick: (event) => act(event.target) }),

@@ -71,3 +71,43 @@ fn an_opened_row_and_its_details_are_in_view() {
     assert_eq!(browser.log(), "", "the console of the page");
     page.end();
 }
+
+#[test]
+fn a_slash_goes_to_the_field_of_the_view_and_escape_leaves_it() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    let shop = sink(&place, "shop");
+    log(&shop, Severity::Info, "ready");
+    let page = Page::of(&[place.0.path()]);
+    browser.open(&page.url);
+    browser.until("document.querySelectorAll('.row:not([hidden])').length === 1");
+    let fields = [
+        ("1", "rings", "search"),
+        ("3", "records", "where"),
+        ("5", "traces", "trace-id"),
+        ("6", "metrics", "series-where"),
+    ];
+    for (key, view, field) in fields {
+        browser.keys(key);
+        browser.until(&format!("!document.getElementById('view-{view}').hidden"));
+        browser.keys("/");
+        let focus = "document.activeElement.id";
+        assert_eq!(browser.js(focus), field, "{view}");
+        assert_eq!(browser.js(&format!("document.getElementById('view-{view}').hidden")), false);
+        browser.keys("12");
+        assert_eq!(browser.js("document.activeElement.value"), "12", "{view}");
+        browser.keys(ESCAPE);
+        assert_eq!(browser.js("document.activeElement === document.body"), true, "{view}");
+        // Of the digits of an id nothing is opened.
+        if view == "traces" {
+            assert_eq!(browser.js(&format!("document.getElementById({field:?}).value")), "");
+        }
+    }
+    // A view without a field: the rings are searched.
+    browser.keys("2/");
+    assert_eq!(browser.js("document.activeElement.id"), "search");
+    browser.keys(ESCAPE);
+    browser.keys("3");
+    browser.until("!document.getElementById('view-records').hidden");
+    page.end();
+}
