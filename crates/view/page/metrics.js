@@ -1,7 +1,7 @@
 // The series of a metric as a chart over a span of time: a sum as its rate or its value, single measurements as p50 and p99.
 
 import { beginning, bytes, clock, color, duration, el, now, set, short, whole } from "./format.js";
-import { ask, label, marks, rings, state } from "./store.js";
+import { ask, begun, label, marks, rings, state } from "./store.js";
 import * as recordings from "./recordings.js";
 
 /** Between two questions, ms, at least; and so many times as long as the answer took, as each reads rings. */
@@ -100,6 +100,7 @@ function pan(part) {
 
 async function poll() {
   clearTimeout(view.timer);
+  await begun; // before that, there is no time to ask for
   const [asked, began] = [++view.asked, performance.now()];
   if (document.getElementById("view-metrics").hidden) return;
   const one = recording();

@@ -66,8 +66,13 @@ export function want(ids) {
   }, 80);
 }
 
-/** Asks the server; an error is thrown as its text. */
+let ready;
+/** Done when the page knows when its time begins. */
+export const begun = new Promise((done) => (ready = done));
+
+/** Asks the server; an error is thrown as its text. Before the page's time has begun, times of an answer would be shown wrong. */
 export async function ask(path, query = {}, options = {}) {
+  await begun;
   const asked = fetch(`api/${path}?${new URLSearchParams(query)}`, options);
   const response = await asked.catch(() => Promise.reject(new Error("the server does not answer")));
   if (!response.ok) throw new Error((await response.text()).trim() || `the server refuses this question (${response.status})`);
@@ -113,6 +118,7 @@ export function connect() {
   events.addEventListener("begin", (event) => {
     const { wall, paths } = JSON.parse(event.data);
     begin(wall);
+    ready();
     state.paths = paths;
   });
   events.onmessage = (event) => {

@@ -1,7 +1,7 @@
 // The traces of which rings hold spans, and the spans of one as a waterfall, over all rings and processes.
 
 import { clock, duration, el, reveal, set, short, whole } from "./format.js";
-import { ask, label, rings, state } from "./store.js";
+import { ask, begun, label, rings, state } from "./store.js";
 import * as recordings from "./recordings.js";
 
 /** Between two questions, ms, at least; and so many times as long as the answer took, as each reads rings. */
@@ -55,6 +55,7 @@ function open(source, trace) {
 /** Asks again and again: for the list, and for a trace that has spans without an end. */
 async function poll() {
   clearTimeout(view.timer);
+  await begun; // waiting for it is not a part of how long the answer took
   const [asked, began] = [++view.asked, performance.now()];
   if (document.getElementById("view-traces").hidden) return;
   const one = recording();

@@ -5,6 +5,7 @@ use super::browser::Browser;
 use super::telemetry::{ENTER, UP, log, sink};
 use crate::command::Place;
 use perfring_telemetry::{Severity, SpanEnd, SpanId, TraceId};
+use serde_json::json;
 
 const ESCAPE: &str = "\u{e00c}";
 
@@ -69,6 +70,33 @@ fn an_opened_row_and_its_details_are_in_view() {
         browser.until("document.querySelectorAll('#traces .trace').length === 1");
     }
     assert_eq!(browser.log(), "", "the console of the page");
+    page.end();
+}
+
+#[test]
+fn no_time_is_shown_before_the_page_knows_its_clock() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    log(&sink(&place, "shop"), Severity::Info, "ready");
+    let page = Page::of(&[place.0.path()]);
+    // The stream's first event, which says when the page's time begins, comes late.
+    let late = "window.asked = [];
+        const ask = window.fetch;
+        window.fetch = (url, ...more) => (window.asked.push(url), ask(url, ...more));
+        window.EventSource = class extends EventSource {
+            addEventListener(name, call) {
+                super.addEventListener(name, (event) => (window.begin = () => call(event)));
+            }
+        };";
+    browser.cdp("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": late }));
+    browser.open(&page.url);
+    browser.until("window.begin");
+    browser.keys("3");
+    browser.until("!document.getElementById('view-records').hidden");
+    let asked = "window.asked.some((url) => url.startsWith('api/records'))";
+    assert_eq!(browser.js(asked), false, "a time of it would be shown wrong");
+    browser.js("window.begin()");
+    browser.until("document.querySelectorAll('#records .rec').length === 2");
     page.end();
 }
 
