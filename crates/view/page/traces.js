@@ -10,6 +10,8 @@ const REST = 20;
 /** A child is so many pixels further to the right; and so deep is shown. */
 const STEP = 14;
 const DEEP = 16;
+/** Why a span has no end. */
+const NO_END = "it has not ended, its process died, or its end is lost";
 const STATUS = ["unset", "ok", "error"];
 const KINDS = ["", "internal", "server", "client", "producer", "consumer"];
 const view = { source: "live", trace: "", closed: new Set(), chosen: null, asked: 0, timer: null, answer: null, base: undefined };
@@ -78,7 +80,7 @@ function take(answer) {
   view.answer = answer;
   const said = [];
   if (answer.left_out) said.push(`${answer.left_out} rings are left out, as only so many are looked at`);
-  if (answer.more) said.push(answer.traces ? "There are more traces: these ended last" : "There are more spans or records than are looked at");
+  if (answer.more) said.push(answer.traces ? "There are more traces: these have the newest records" : "There are more spans or records than are looked at");
   if (answer.attributes_left_out) said.push(`${whole(answer.attributes_left_out)} attributes are left out, as they are too many`);
   if (answer.missed) said.push(`${short(answer.missed)} records were lost or gone before they could be looked at: spans may be missing`);
   set(parts.note, said.join("; "));
@@ -101,8 +103,11 @@ function list(all) {
   parts.list.setAttribute("role", "group");
   parts.list.setAttribute("aria-label", "Traces, the newest first; arrows go through them, Enter opens one");
   parts.list.replaceChildren(...all.map((trace) => {
-    const texts = [clock(trace.from ?? trace.to, 3, view.base), trace.name || trace.id, trace.from === null || trace.from === trace.to ? "–" : duration(trace.to - trace.from), `${trace.spans} ${trace.spans === 1 ? "span" : "spans"}`];
-    const node = el("div", { class: "trace", role: "button", tabindex: "-1" }, ...texts.map((text, nth) => el("span", { text, class: ["dim", "", "num dim", "num dim"][nth] })), el("span", { class: trace.errors ? "num bad" : "num dim", text: trace.errors ? `${trace.errors} ${trace.errors === 1 ? "error" : "errors"}` : "" }));
+    // Until it has ended, its last record says how long it takes at least.
+    const takes = trace.from === null || trace.from === trace.to ? "–" : `${trace.open ? "≥\u00a0" : ""}${duration(trace.to - trace.from)}`;
+    const open = trace.open ? el("b", { class: "chip warn", text: "open so far", title: `${whole(trace.open)} ${trace.open === 1 ? "span has" : "spans have"} no end so far: ${NO_END}` }) : null;
+    const name = el("span", { class: "name" }, el("span", { text: trace.name || trace.id }), " ", open);
+    const node = el("div", { class: "trace", role: "button", tabindex: "-1" }, el("span", { class: "dim", text: clock(trace.from ?? trace.to, 3, view.base) }), name, el("span", { class: "num dim", text: takes }), el("span", { class: "num dim", text: `${trace.spans} ${trace.spans === 1 ? "span" : "spans"}` }), el("span", { class: trace.errors ? "num bad" : "num dim", text: trace.errors ? `${trace.errors} ${trace.errors === 1 ? "error" : "errors"}` : "" }));
     shown.set(node, trace);
     return node;
   }));
@@ -190,7 +195,7 @@ function waterfall(spans) {
 function signs(span, known) {
   const all = [];
   if (span.status === 2) all.push(["error", "bad", span.status_message || "it failed"]);
-  if (!span.has_end) all.push(["no end", "warn", "it has not ended, its process died, or its end is lost"]);
+  if (!span.has_end) all.push(["no end", "warn", NO_END]);
   if (!span.has_start) all.push(["no start", "warn", "its start is lost: it began as long before its end as its duration"]);
   if (span.parent && !known.has(span.parent)) all.push(["no parent", "warn", `no ring holds its parent ${span.parent}`]);
   return all;

@@ -8,9 +8,9 @@ use perfring_export::Rec;
 use perfring_export::signal::{Attributes, Common, Signal, SpanEnd, SpanStart};
 use perfring_types::Class;
 use serde::Serialize;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Traces of one answer: those that ended last.
+/// Traces of one answer: those with the newest records.
 const TRACES: usize = 200;
 /// Traces that are known while rings are looked at.
 const KNOWN: usize = 20_000;
@@ -31,8 +31,11 @@ struct Known {
     from: Option<i64>,
     to: Option<i64>,
     spans: usize,
+    /// Spans of which no end was found.
+    open: usize,
+    /// Its spans, and whether the end of each was found.
     #[serde(skip)]
-    ids: BTreeSet<[u8; 8]>,
+    ids: BTreeMap<[u8; 8], bool>,
     errors: usize,
     rings: BTreeSet<u32>,
 }
@@ -137,8 +140,9 @@ impl Traces {
         };
         known.from = [known.from, begun].into_iter().flatten().min();
         known.to = known.to.max(t);
-        if known.ids.len() < SPANS {
-            known.ids.insert(span);
+        let is_end = matches!(signal, Signal::SpanEnd(_));
+        if known.ids.len() < SPANS || known.ids.contains_key(&span) {
+            *known.ids.entry(span).or_default() |= is_end;
         }
         if let Signal::SpanEnd(SpanEnd { status_code: Some(2), .. }) = signal {
             known.errors += 1;
@@ -151,7 +155,7 @@ impl Traces {
         }
     }
 
-    /// Forgets the half that ended first.
+    /// Forgets the half with the oldest records.
     fn shrink(&mut self) {
         let mut ends: Vec<_> = self.all.values().map(|known| known.to).collect();
         ends.sort_unstable();
@@ -164,6 +168,7 @@ impl Traces {
         let known = self.all.drain().map(|(id, known)| Known {
             id: hex(&id),
             spans: known.ids.len(),
+            open: known.ids.values().filter(|has_end| !**has_end).count(),
             ..known
         });
         self.traces = known.collect();

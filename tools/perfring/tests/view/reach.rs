@@ -4,7 +4,7 @@ use super::Page;
 use super::browser::Browser;
 use super::telemetry::{ENTER, UP, log, sink};
 use crate::command::Place;
-use perfring_telemetry::{Severity, SpanEnd, SpanId, TraceId};
+use perfring_telemetry::{Severity, SpanEnd, SpanId, SpanStart, TraceId};
 use serde_json::json;
 
 const ESCAPE: &str = "\u{e00c}";
@@ -137,5 +137,49 @@ fn a_slash_goes_to_the_field_of_the_view_and_escape_leaves_it() {
     browser.keys(ESCAPE);
     browser.keys("3");
     browser.until("!document.getElementById('view-records').hidden");
+    page.end();
+}
+
+#[test]
+fn a_trace_in_flight_is_open_so_far() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    let shop = sink(&place, "shop");
+    let (done, flight) = (TraceId([1; 16]), TraceId([2; 16]));
+    let span = |trace, nth: u8, parent: Option<u8>, name| {
+        let parent_span_id = parent.map(|of| SpanId([of; 8]));
+        let start = SpanStart { parent_span_id, ..SpanStart::new(trace, SpanId([nth; 8]), name) };
+        shop.emit(&start).unwrap();
+    };
+    let end = |trace, nth: u8, name| {
+        let end = SpanEnd::new(trace, SpanId([nth; 8]), name);
+        shop.emit(&SpanEnd { duration_nano: Some(40_000), ..end }).unwrap();
+    };
+    span(done, 1, None, "done");
+    end(done, 1, "done");
+    span(flight, 1, None, "flight");
+    span(flight, 2, Some(1), "child");
+    end(flight, 2, "child");
+    let page = Page::of(&[place.0.path()]);
+    browser.open(&page.url);
+    browser.size(420, 800, 1);
+    browser.keys("5");
+    browser.until("document.querySelectorAll('#traces .trace').length === 2");
+    let row = |name: &str| {
+        format!(
+            "[...document.querySelectorAll('#traces .trace')].find((row) => row.children[1].textContent.startsWith({name:?}))"
+        )
+    };
+    browser.picture("traces-open-narrow");
+    let open = |name: &str| format!("{}.innerText.includes('open so far')", row(name));
+    assert_eq!(browser.js(&open("flight")), true);
+    assert_eq!(browser.js(&open("done")), false);
+    // How long it has taken so far is a least time. That of an ended trace is exact.
+    let took = |name: &str| browser.js(&format!("{}.children[2].textContent[0]", row(name)));
+    assert_eq!((took("flight"), took("done") == "≥"), (json!("≥"), false));
+    // When it has ended, it is listed as such.
+    end(flight, 1, "flight");
+    browser.until(&format!("{} && !{}", row("flight"), open("flight")));
+    assert_eq!(browser.log(), "", "the console of the page");
     page.end();
 }
