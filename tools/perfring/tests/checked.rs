@@ -230,13 +230,14 @@ fn attributes_of_resources_come_from_the_environment_or_are_refused() {
     let tried = Tried::new();
     let keys = "[resource]\n\"k8s.pod.name\" = \"$PERFRING_TEST_POD\"\nk8s.node.name = \"n-${PERFRING_TEST_POD}\"\n";
     let [checked, started] = tried.both(keys);
-    let says = "line 1: [resource]: k8s.node.name: the variable PERFRING_TEST_POD is not set in the environment";
+    let says = "line 3: [resource]: k8s.node.name: the variable PERFRING_TEST_POD is not set in the environment";
     assert!(
         checked.0 == 2 && checked.1.contains("[resource]") && checked == started,
         "{checked:?}"
     );
     assert!(
-        checked.1.contains(says) || checked.1.contains(&says.replace("node", "pod")),
+        checked.1.contains(says)
+            || checked.1.contains(&says.replace("node", "pod").replace("line 3", "line 2")),
         "{checked:?}"
     );
     let file = tried.place.path("sidecar.toml");
@@ -287,5 +288,52 @@ fn an_unknown_key_is_answered_with_all_keys() {
         for key in expected {
             assert!(list.contains(key), "{keys}: {key}: {}", checked.1);
         }
+    }
+}
+
+#[test]
+fn an_error_in_a_value_has_its_line() {
+    let tried = Tried::new();
+    let rule = "[[rule]]\nname = \"r\"\n\n";
+    let snapshot = "[[snapshot]]\ndir = \"ROOT/out\"\n\n";
+    let bad = [
+        (output("null", "\nwhere = [\"severity_number >> 3\"]"), 4, ">> is no operator"),
+        (output("null", "where = [\n  \"a=1\",\n  \"b\",\n]"), 5, "\"b\" is not a condition"),
+        (output("null", "where = [\n  7,\n]"), 4, "expected a condition, like"),
+        (output("null", "\nmin_severity = \"loud\""), 4, "a severity is trace"),
+        (output("null", "\nmin_severity = 25"), 4, "a severity is trace"),
+        ("[[output]]\nname = \"x\"\n\ntype = \"fax\"".to_owned(), 4, "is not a type of output"),
+        (format!("{rule}where = [\n\n\"severity_number=99\"]\ndrop = true"), 6, "it is 1 to 24"),
+        (format!("{rule}sample = 2.0"), 4, "sample is a share"),
+        (format!("{rule}rate = \"many\""), 4, "\"many\" is no rate"),
+        (format!("{rule}rate = \"1/s\"\nburst = 0"), 5, "a burst of 0"),
+        (format!("{rule}drop = true\nburst = 1"), 5, "burst is for rate"),
+        (format!("{rule}drop = true\nby = \"x\""), 5, "by is for sample"),
+        ("[[rule]]\ndrop = true\nname = \"a b\"".to_owned(), 3, "the name of a rule is"),
+        (format!("{snapshot}on = \"severity>=loud\""), 4, "a severity is trace"),
+        (format!("{snapshot}on = \"noise\""), 4, "a snapshot is on ="),
+        ("[[input]]\nname = \"x\"\nperf = [\"noise\"]".to_owned(), 3, "noise"),
+        ("[[input]]\ndir = \"ROOT/rings\"\npid = 1".to_owned(), 3, "pid is for perf"),
+        (
+            "[[input]]\ndir = \"ROOT/rings\"\nname = \"\"".to_owned(),
+            3,
+            "the name of an input is empty",
+        ),
+        (
+            "[[input]]\nring = \"ROOT/out/r\"\nprune_after = \"1s\"".to_owned(),
+            3,
+            "prune_after is for directories",
+        ),
+        ("[resource]\na = \"b\"\nk8s.x = \"1\"\nk8s.pod = \"\"".to_owned(), 4, "k8s.pod is empty"),
+        // What is wrong with the whole table has the line of its first line.
+        (format!("\n{rule}"), 2, "a rule has one of"),
+        ("\n[[output]]\nname = \"x\"".to_owned(), 2, "an output needs a type"),
+    ];
+    for (keys, line, says) in &bad {
+        let [checked, started] = tried.both(keys);
+        assert_eq!(checked.0, 2, "{keys}: {}", checked.1);
+        let whole = checked.1.contains(says) && checked.1.contains(&format!(", line {line}: "));
+        assert!(whole, "{keys}: line {line}, {says}: {}", checked.1);
+        assert_eq!(checked, started, "{keys}");
     }
 }

@@ -3,7 +3,9 @@
 use perfring_export::Rec;
 use perfring_types::Class;
 use perfring_types::read::{BadCondition, Condition, Type, Value};
-use serde::Deserialize;
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
 
 /// Selects records: those of any of the types, that fulfil all of the conditions and are severe
 /// enough. Losses are always passed on.
@@ -70,14 +72,39 @@ impl Severity {
     }
 }
 
+/// A condition in a configuration.
+#[derive(Clone, Debug)]
+pub(super) struct Where(Condition);
+
+impl<'de> Deserialize<'de> for Where {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_str(WhereVisitor)
+    }
+}
+
+/// Parses inside the visitor: an error then has the line of this condition, and not that of the list.
+struct WhereVisitor;
+
+impl Visitor<'_> for WhereVisitor {
+    type Value = Where;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a condition, like \"severity_number>=17\"")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Where, E> {
+        Condition::parse(text).map(Where).map_err(E::custom)
+    }
+}
+
 impl Filter {
     /// Creates a filter of types by name or number, conditions as of `perfring tail --where`, and
     /// the least severity of log records.
-    pub(crate) fn new(
+    pub(super) fn new(
         types: &[String],
-        conditions: &[String],
+        conditions: &[Where],
         min_severity: Option<Severity>,
-    ) -> Result<Self, String> {
+    ) -> Self {
         let wanted = |name: &String| Wanted {
             name: name.clone(),
             id: match name.strip_prefix("0x") {
@@ -85,13 +112,12 @@ impl Filter {
                 None => name.parse().ok(),
             },
         };
-        let parse = |text: &String| Condition::parse(text).map_err(|error| error.to_string());
         let demands = Demands {
             types: types.iter().map(wanted).collect(),
-            conditions: conditions.iter().map(parse).collect::<Result<_, _>>()?,
+            conditions: conditions.iter().map(|condition| condition.0.clone()).collect(),
             min_severity: min_severity.map(|severity| severity.0),
         };
-        Ok(Filter((demands != Demands::default()).then(|| Box::new(demands))))
+        Filter((demands != Demands::default()).then(|| Box::new(demands)))
     }
 
     /// Returns whether it demands anything of records: without that all are selected.

@@ -123,28 +123,27 @@ impl Input {
     }
 
     pub(super) fn read(table: Table<'_>) -> Result<Self, ConfigError> {
-        let wrong = table.error("an input has one of dir, ring and perf");
-        let no_pid = table.error("pid is for perf");
-        let no_prune = table.error("prune_after is for directories");
         let at = table.at();
         let mut keys: Keys = table.read()?;
         let events: Result<Vec<EventKind>, _> = keys.perf.iter().map(|name| name.parse()).collect();
-        let events = events.map_err(|error: UnknownEvent| at.error(&error.to_string()))?;
+        let events =
+            events.map_err(|error: UnknownEvent| at.error_in("perf", &error.to_string()))?;
         if events.is_empty() && keys.pid.is_some() {
-            return Err(no_pid);
+            return Err(at.error_in("pid", "pid is for perf"));
         }
         let source = match (keys.dir.take(), keys.ring.take(), events.is_empty()) {
             (Some(dir), None, true) => InputSource::Dir(dir),
-            _ if keys.prune_after.is_some() => return Err(no_prune),
+            _ if keys.prune_after.is_some() => {
+                return Err(at.error_in("prune_after", "prune_after is for directories"));
+            }
             (None, Some(ring), true) => InputSource::Ring(Location::from(&*ring)),
             (None, None, false) => InputSource::Kernel { events, pid: keys.pid },
-            _ => return Err(wrong),
+            _ => return Err(at.error("an input has one of dir, ring and perf")),
         };
         let Keys { name, mode, from, trust, prune_after, priority, .. } = keys;
         if name.as_ref().is_some_and(|name| name.trim().is_empty()) {
-            return Err(
-                at.error("the name of an input is empty: give it one, or leave the key out")
-            );
+            let what = "the name of an input is empty: give it one, or leave the key out";
+            return Err(at.error_in("name", what));
         }
         Ok(Input { source, name, mode, from, trust, prune_after, priority })
     }

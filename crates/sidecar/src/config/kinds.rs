@@ -1,6 +1,6 @@
 //! The kinds of outputs.
 
-use super::filter::{Filter, Severity};
+use super::filter::{Filter, Severity, Where};
 use super::table::{ConfigError, Table};
 use perfring_export::registry::{self, Delivers, Kind, Opener, Place};
 use perfring_export::{BufferOptions, Buffered, Output, OutputError, Terms, read_some_duration};
@@ -76,7 +76,7 @@ struct Common {
     name: String,
     delivery: Delivery,
     types: Vec<String>,
-    r#where: Vec<String>,
+    r#where: Vec<Where>,
     min_severity: Option<Severity>,
     buffer: Option<BufferOptions>,
     #[serde(deserialize_with = "read_some_duration")]
@@ -162,21 +162,21 @@ impl OutputConfig {
 
     pub(super) fn read(mut table: Table<'_>, taken: &HashSet<String>) -> Result<Self, ConfigError> {
         let (same, at) = (table.same(), table.error("").0);
+        let position = table.at();
         let common: Common = table.part(&Common::KEYS)?;
-        let wrong = |message: &str| table.error(message);
+        let wrong = |message: &str| position.error_in("type", message);
         let known = Kind::here().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
         if common.r#type.is_empty() {
             return Err(wrong(&format!("an output needs a type: known are {known}")));
         }
         let filter = Filter::new(&common.types, &common.r#where, common.min_severity);
-        let filter = filter.map_err(|message| wrong(&message))?;
         let (kind, delivery, buffer) = (common.r#type, common.delivery, common.buffer);
         let delivered_within = common.delivered_within;
         let Some(of) = Kind::of(&kind) else {
             let what = format!("{kind:?} is not a type of output: known are {known}");
             return Err(wrong(&what));
         };
-        let missing = wrong(&of.missing());
+        let missing = table.error(&of.missing());
         let place = of.first.and_then(|key| table.text(key)).map(PathBuf::from);
         let listen = place.as_ref().filter(|_| of.place == Place::Listens);
         let listen = listen.map(|listen| listen.to_string_lossy().into_owned());

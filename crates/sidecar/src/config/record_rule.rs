@@ -1,6 +1,6 @@
 //! Rules by which outputs are not given records: dropped, sampled, or limited in their rate.
 
-use super::filter::Filter;
+use super::filter::{Filter, Where};
 use super::kinds::OutputConfig;
 use super::table::{ConfigError, Table};
 use perfring_export::RuleName;
@@ -64,7 +64,7 @@ struct Keys {
     #[serde(default)]
     types: Vec<String>,
     #[serde(default)]
-    r#where: Vec<String>,
+    r#where: Vec<Where>,
     keep: Option<bool>,
     drop: Option<bool>,
     sample: Option<f64>,
@@ -78,13 +78,12 @@ impl RecordRule {
         let place = table.error("").0;
         let at = table.at();
         let keys: Keys = table.read()?;
-        let wrong = |message: &str| at.error(message);
         let name = RuleName::new(&keys.name).ok_or_else(|| {
-            wrong("the name of a rule is 1 to 64 letters, digits, '-', '_' and '.' of ASCII")
+            let what = "the name of a rule is 1 to 64 letters, digits, '-', '_' and '.' of ASCII";
+            at.error_in("name", what)
         })?;
         let filter = Filter::new(&keys.types, &keys.r#where, None);
-        let filter = filter.map_err(|message| wrong(&message))?;
-        let action = action(&keys).map_err(|message| wrong(&message))?;
+        let action = action(&keys).map_err(|(key, message)| at.error_in(key, &message))?;
         Ok(RecordRule { name, outputs: keys.outputs, filter, action, place })
     }
 
@@ -142,31 +141,34 @@ impl RecordRule {
     }
 }
 
-fn action(keys: &Keys) -> Result<RecordAction, String> {
+/// A key and what is wrong with its value.
+type Wrong = (&'static str, String);
+
+fn action(keys: &Keys) -> Result<RecordAction, Wrong> {
     let given =
         [keys.keep.is_some(), keys.drop.is_some(), keys.sample.is_some(), keys.rate.is_some()];
     if given.iter().filter(|given| **given).count() != 1
         || keys.keep == Some(false)
         || keys.drop == Some(false)
     {
-        return Err(
-            "a rule has one of keep = true, drop = true, sample = 0.01 and rate = \"1000/s\""
-                .to_owned(),
-        );
+        let what =
+            "a rule has one of keep = true, drop = true, sample = 0.01 and rate = \"1000/s\"";
+        return Err(("", what.to_owned()));
     }
     if keys.by.is_some() && keys.sample.is_none() {
-        return Err("by is for sample".to_owned());
+        return Err(("by", "by is for sample".to_owned()));
     }
     if keys.burst.is_some() && keys.rate.is_none() {
-        return Err("burst is for rate".to_owned());
+        return Err(("burst", "burst is for rate".to_owned()));
     }
     if let Some(share) = keys.sample {
         // One that is not a number is in no range.
         if !(share > 0.0 && share < 1.0) {
-            return Err(format!(
+            let what = format!(
                 "sample is a share between 0 and 1, and not {share}: to keep all or none, write \
                  keep = true or drop = true"
-            ));
+            );
+            return Err(("sample", what));
         }
         // At least the least share that 56 bits can say.
         let kept = ((share * RANDOM as f64).round() as u64).max(1);
@@ -180,7 +182,7 @@ fn action(keys: &Keys) -> Result<RecordAction, String> {
     }
 }
 
-fn limit(rate: &str, burst: Option<u32>) -> Result<RecordAction, String> {
+fn limit(rate: &str, burst: Option<u32>) -> Result<RecordAction, Wrong> {
     let parsed = rate.split_once('/').and_then(|(records, period)| {
         let records: u32 = records.trim().replace('_', "").parse().ok()?;
         let period = period.trim();
@@ -192,13 +194,13 @@ fn limit(rate: &str, burst: Option<u32>) -> Result<RecordAction, String> {
         (records > 0 && (1..=PERIOD_MAX).contains(&period)).then_some((records, period))
     });
     let (records, period) = parsed.ok_or_else(|| {
-        format!(
-            "{rate:?} is no rate: write records in a time of up to 1h, like 1000/s, 10/m or 5/30s"
-        )
+        let like = "write records in a time of up to 1h, like 1000/s, 10/m or 5/30s";
+        ("rate", format!("{rate:?} is no rate: {like}"))
     })?;
     let burst = burst.unwrap_or(records);
     if burst == 0 {
-        return Err("a burst of 0 lets no record pass: write drop = true".to_owned());
+        let what = "a burst of 0 lets no record pass: write drop = true";
+        return Err(("burst", what.to_owned()));
     }
     Ok(RecordAction::Rate { records, period, burst })
 }

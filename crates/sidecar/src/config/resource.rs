@@ -24,11 +24,12 @@ pub(super) fn read(
     let mut all = Vec::new();
     flatten("", written, &mut all);
     let expanded = all.into_iter().map(|(name, value)| match expand(&value, environment) {
-        Ok(value) if value.is_empty() => Err(format!("{name} is empty: leave it out")),
+        Ok(value) if value.is_empty() => Err((format!("{name} is empty: leave it out"), name)),
         Ok(value) => Ok((name, value)),
-        Err(why) => Err(format!("{name}: {why}")),
+        Err(why) => Err((format!("{name}: {why}"), name)),
     });
-    expanded.map(|one| one.map_err(|why| at.error(&format!("[resource]: {why}")))).collect()
+    let wrong = |(why, key): (String, String)| at.error_in(&key, &format!("[resource]: {why}"));
+    expanded.map(|one| one.map_err(wrong)).collect()
 }
 
 fn flatten(prefix: &str, table: BTreeMap<String, Written>, all: &mut Vec<(String, String)>) {

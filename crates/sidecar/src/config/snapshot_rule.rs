@@ -56,10 +56,8 @@ fn keep() -> usize {
 
 impl SnapshotRule {
     pub(crate) fn read(table: Table<'_>) -> Result<Self, ConfigError> {
-        let wrong = table.error(
-            "a snapshot is on = \"type NAME\", \"severity>=17\", \"producer death\" or \"signal\"",
-        );
         let at = table.at();
+        let wrong = |what: &str| at.error_in("on", what);
         let keys: Keys = table.read()?;
         let on = match &*keys.on {
             "producer death" => On::ProducerDeath,
@@ -67,10 +65,14 @@ impl SnapshotRule {
             on => match (on.strip_prefix("type "), on.strip_prefix("severity>=")) {
                 (Some(name), _) => On::Type(name.trim().to_owned()),
                 (_, Some(least)) => {
-                    let least = Severity::parse(least.trim()).map_err(|wrong| at.error(&wrong))?;
+                    let least = Severity::parse(least.trim()).map_err(|what| wrong(&what))?;
                     On::Severity(least.number())
                 }
-                _ => return Err(wrong),
+                _ => {
+                    return Err(wrong(
+                        "a snapshot is on = \"type NAME\", \"severity>=17\", \"producer death\" or \"signal\"",
+                    ));
+                }
             },
         };
         let Keys { dir, min_interval, keep, .. } = keys;

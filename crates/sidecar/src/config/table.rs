@@ -30,15 +30,23 @@ pub(crate) struct Table<'a> {
     taken: Vec<&'static str>,
 }
 
-/// The position of a table in the file.
+/// The position of a table in the file, and those of its values.
 pub(crate) struct At<'a> {
     source: Source<'a>,
     start: usize,
+    values: Vec<(String, usize)>,
 }
 
 impl At<'_> {
     pub(crate) fn error(&self, message: &str) -> ConfigError {
         self.source.error(Some(self.start), message)
+    }
+
+    /// Creates an error about the value of this key, or about the table if it has no such key. The key of a table in
+    /// the table has a dot.
+    pub(crate) fn error_in(&self, key: &str, message: &str) -> ConfigError {
+        let value = self.values.iter().find(|(its, _)| its == key);
+        self.source.error(Some(value.map_or(self.start, |(_, start)| *start)), message)
     }
 }
 
@@ -153,7 +161,9 @@ impl<'a> Table<'a> {
 
     /// Returns its position, for errors after it was parsed.
     pub(crate) fn at(&self) -> At<'a> {
-        At { source: self.source.clone(), start: self.span.start }
+        let mut values = Vec::new();
+        starts("", &self.table, &mut values);
+        At { source: self.source.clone(), start: self.span.start, values }
     }
 
     /// Returns a text that is equal for equal tables, whatever their lines.
@@ -265,6 +275,19 @@ fn renamed(key: &str, message: &str) -> String {
             format!("{key} is called {now}, and has its unit: write {now} = \"60{unit}\"")
         }
         None => message.to_owned(),
+    }
+}
+
+/// Adds the keys of a table and where their values begin. The value of a flag, or a default, stands nowhere.
+fn starts(prefix: &str, table: &DeTable<'_>, all: &mut Vec<(String, usize)>) {
+    for (key, value) in table {
+        let name = format!("{prefix}{}", key.get_ref());
+        if let DeValue::Table(table) = value.get_ref() {
+            starts(&format!("{name}."), table, all);
+        }
+        if !value.span().is_empty() {
+            all.push((name, value.span().start));
+        }
     }
 }
 
