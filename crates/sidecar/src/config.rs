@@ -214,7 +214,7 @@ impl Config {
     /// Checks the configuration as a whole.
     ///
     /// # Errors
-    /// [`ConfigError`]: no input, no output, two of one name, two with one file or one address, a place that cannot be
+    /// [`ConfigError`]: no input, two of one directory or ring, no output, two of one name, two with one file or one address, a place that cannot be
     /// written to, an address that is none, a file that cannot be read, or a rule for an output that is not there.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.inputs.is_empty() {
@@ -277,7 +277,10 @@ impl Config {
     /// Describes it, one item per line: for `--check`.
     #[must_use]
     pub fn describe(&self) -> Vec<String> {
-        let inputs = self.inputs.iter().map(Input::describe);
+        let inputs = self
+            .inputs
+            .iter()
+            .flat_map(|input| std::iter::once(input.describe()).chain(input.describe_missing()));
         let outputs = self.outputs.iter().map(OutputConfig::describe);
         let rules = self.record_rules.iter().map(RecordRule::describe);
         let snapshots = self.snapshots.iter().map(SnapshotRule::describe);

@@ -2,6 +2,7 @@
 
 use crate::command::{Done, Place, perfring, run};
 use std::fs;
+use std::os::unix::fs::symlink;
 
 /// A place for a configuration: `ROOT` in it stands for the directory.
 struct Tried {
@@ -19,6 +20,7 @@ impl Tried {
         for (file, text) in [("file", "x"), ("empty", ""), ("no.pem", "no certificate")] {
             fs::write(place.path(file), text).unwrap();
         }
+        symlink(place.path("rings"), place.path("link")).unwrap();
         Tried { place, root }
     }
 
@@ -58,7 +60,7 @@ fn what_the_start_refuses_the_check_refuses_with_the_same_sentence() {
             "ends with a number from 0 to 65535",
         ),
         (output("prometheus", "listen = \"192.0.2.1:9464\""), "is no address of this machine"),
-        (output("otlp", "endpoint = \"localhost:4318\""), "\"localhost:4318"),
+        (output("otlp", "endpoint = \"localhost:4318\""), "\"localhost:4318\" is not a valid"),
         (output("otlp", "endpoint = \"collector\""), "it must begin with http:// or https://"),
         (
             output("otlp", &format!("endpoint = \"unix://{long}\"")),
@@ -142,6 +144,26 @@ fn what_the_start_refuses_the_check_refuses_with_the_same_sentence() {
         (
             output("ctf", "path = \"ROOT/rings\""),
             "writes to ROOT/rings in the directory of an input",
+        ),
+        (
+            "[[input]]\ndir = \"ROOT/rings\"\n[[input]]\ndir = \"ROOT/out/../rings/\"".to_owned(),
+            "[[input]]: two inputs read ROOT/out/../rings/, one of them as ROOT/rings: leave one",
+        ),
+        (
+            "[[input]]\ndir = \"ROOT/rings\"\n[[input]]\ndir = \"ROOT/rings\"".to_owned(),
+            "two inputs read ROOT/rings: leave one of them out",
+        ),
+        (
+            "[[input]]\ndir = \"ROOT/link\"\n[[input]]\ndir = \"ROOT/rings\"".to_owned(),
+            "two inputs read ROOT/rings, one of them as ROOT/link",
+        ),
+        (
+            "[[input]]\ndir = \"ROOT/a/b\"\n[[input]]\ndir = \"ROOT/a/../a/./b\"".to_owned(),
+            "two inputs read ROOT/a/../a/./b",
+        ),
+        (
+            "[[input]]\nring = \"ROOT/rings/r\"\n[[input]]\nring = \"ROOT/link/r\"".to_owned(),
+            "two inputs read ROOT/link/r",
         ),
         // Files that are read.
         (output("otlp", "certificate = \"ROOT/none.pem\""), "ROOT/none.pem"),
@@ -336,4 +358,19 @@ fn an_error_in_a_value_has_its_line() {
         assert!(whole, "{keys}: line {line}, {says}: {}", checked.1);
         assert_eq!(checked, started, "{keys}");
     }
+}
+
+#[test]
+fn the_check_says_which_inputs_are_not_there_yet() {
+    let tried = Tried::new();
+    let waits = |path: &str| format!("{path} does not exist yet: the sidecar waits for it");
+    let input = |keys: &str| format!("[[input]]\n{keys}\n");
+    let dir = input("dir = \"ROOT/comes/later\"");
+    let [checked, _] = tried.both(&(dir + &input("ring = \"ROOT/rings/r\"")));
+    assert_eq!(checked.0, 0, "{}", checked.1);
+    for path in ["ROOT/comes/later", "ROOT/rings/r"] {
+        assert!(checked.1.contains(&waits(path)), "{}", checked.1);
+    }
+    let [checked, _] = tried.both(&input("dir = \"ROOT/rings\""));
+    assert!(checked.0 == 0 && !checked.1.contains("does not exist"), "{}", checked.1);
 }

@@ -9,7 +9,7 @@ use perfring_consumer::Location;
 use perfring_export::{check_directories, check_file, check_socket};
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The places of a configuration.
 pub(super) struct Places<'a> {
@@ -38,6 +38,7 @@ pub(super) fn check(places: &Places<'_>) -> Result<(), ConfigError> {
     )?;
     of("[own]", places.own.map_or(Ok(()), check_file))?;
     places.inputs.iter().try_for_each(input)?;
+    inputs_once(places.inputs)?;
     places.outputs.iter().try_for_each(OutputConfig::check)?;
     for snapshot in places.snapshots {
         of("[[snapshot]]", check_directories(&snapshot.dir))?;
@@ -66,6 +67,27 @@ fn input(input: &Input) -> Result<(), ConfigError> {
         }
         _ => Ok(()),
     }
+}
+
+/// Checks that no two inputs read one directory or one ring, whatever they call it.
+fn inputs_once(inputs: &[Input]) -> Result<(), ConfigError> {
+    let mut all: HashMap<PathBuf, PathBuf> = HashMap::new();
+    for input in inputs {
+        let path = match &input.source {
+            InputSource::Dir(dir) => dir.clone(),
+            InputSource::Ring(location) => location.path(),
+            InputSource::Kernel { .. } => continue,
+        };
+        if let Some(other) = all.insert(whole(&path), path.clone()) {
+            let read = format!("two inputs read {}", path.display());
+            let otherwise = format!(", one of them as {}", other.display());
+            let otherwise = if other == path { "" } else { &otherwise };
+            return Err(ConfigError(format!(
+                "[[input]]: {read}{otherwise}: leave one of them out"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Checks that no two write to one file, and that nothing writes into the directory of an input.
@@ -155,5 +177,19 @@ fn whole(file: &Path) -> PathBuf {
     }
     let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let by_dir = || Some(dir.canonicalize().ok()?.join(file.file_name()?));
-    file.canonicalize().ok().or_else(by_dir).unwrap_or_else(|| file.to_owned())
+    file.canonicalize().ok().or_else(by_dir).unwrap_or_else(|| plain(file))
+}
+
+/// Returns a path from the root without `.` and `..`. What does not exist is no link, so `x/..` is nothing.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            part => plain.push(part),
+        }
+    }
+    plain
 }

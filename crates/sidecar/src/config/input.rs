@@ -148,6 +148,19 @@ impl Input {
         Ok(Input { source, name, mode, from, trust, prune_after, priority })
     }
 
+    /// Describes that a directory or a ring is not there, if that is so.
+    pub(super) fn describe_missing(&self) -> Option<String> {
+        let path = match &self.source {
+            InputSource::Dir(dir) => dir.clone(),
+            InputSource::Ring(location) => location.path(),
+            InputSource::Kernel { .. } => return None,
+        };
+        // A path that may not be read is another matter.
+        let is_missing = matches!(path.try_exists(), Ok(false));
+        is_missing
+            .then(|| format!("{} does not exist yet: the sidecar waits for it", path.display()))
+    }
+
     pub(super) fn describe(&self) -> String {
         let priority = match self.priority {
             Some(true) => "; given to outputs before others",
