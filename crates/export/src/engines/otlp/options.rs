@@ -223,28 +223,32 @@ impl Route {
             (None, Some("grpc")) if !is_set => Protocol::Grpc,
             _ => Protocol::Http,
         };
-        let below = |base: String| {
+        // The address, and what the user wrote of it.
+        let below = |written: String| {
             if protocol == Protocol::Grpc {
-                return base;
+                return (written.clone(), written);
             }
-            let base = base.trim_end_matches('/');
+            let base = written.trim_end_matches('/');
             // A socket's path ends with the colon.
             let is_bare = base.strip_prefix(UNIX).is_some_and(|path| !path.contains(':'));
-            format!("{base}{}/v1/{}", if is_bare { ":" } else { "" }, lane.name())
+            let colon = if is_bare { ":" } else { "" };
+            (format!("{base}{colon}/v1/{}", lane.name()), written)
         };
+        let whole = |written: String| (written.clone(), written);
         let default = match protocol {
             Protocol::Http => "http://localhost:4318",
             Protocol::Grpc => "http://localhost:4317",
         };
-        let address = mine
+        let (address, written) = mine
             .clone()
+            .map(whole)
             .or_else(|| options.endpoint.clone().map(below))
-            .or_else(|| own("ENDPOINT"))
+            .or_else(|| own("ENDPOINT").map(whole))
             .or_else(|| env("OTEL_EXPORTER_OTLP_ENDPOINT").map(below))
             .unwrap_or_else(|| below(default.into()));
         let (uri, socket) = target(&address).ok_or_else(|| {
             fault(format!(
-                "{address:?} is not a valid address: it must begin with http:// or https://, and \
+                "{written:?} is not a valid address: it must begin with http:// or https://, and \
                  name a host, or be unix:// and the absolute path of a socket"
             ))
         })?;
@@ -407,6 +411,16 @@ mod tests {
         };
         assert!(reported("collector:4317").contains("must begin with http://"));
         assert!(reported("ftp://x").contains("must begin with http://"));
+        // The sentence has what the user wrote, and not the path that is added to it.
+        let says = "\"127.0.0.1:4318\" is not a valid address";
+        assert!(reported("127.0.0.1:4318").contains(says));
+        let logs_endpoint = Some("127.0.0.1:4318/v1/logs".to_owned());
+        let whole = route(Lane::Logs, &Options { logs_endpoint, ..Options::default() }, &[]);
+        let says_whole = "\"127.0.0.1:4318/v1/logs\" is not a valid address";
+        assert!(whole.unwrap_err().to_string().contains(says_whole));
+        let env = [("OTEL_EXPORTER_OTLP_ENDPOINT", "127.0.0.1:4318")];
+        let general = route(Lane::Logs, &Options::default(), &env).unwrap_err().to_string();
+        assert!(general.contains(says), "{general}");
         let headers = Headers([("a".into(), "secret\n".into())].into());
         let bad = route(Lane::Logs, &Options { headers, ..Options::default() }, &[]).unwrap_err();
         assert!(!bad.to_string().contains("secret") && bad.to_string().contains("\"a\""), "{bad}");
