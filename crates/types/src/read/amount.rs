@@ -18,15 +18,17 @@ impl fmt::Display for BadAmount {
 
 impl std::error::Error for BadAmount {}
 
-/// Parses a size in bytes: a whole number, and a unit if there is one. K, KB and KiB are 1024 bytes; M, G and T are
-/// multiples of 1024, too. Upper and lower case are equal.
+/// Parses a size in bytes: a number, and a unit if there is one. K, KB and KiB are 1024 bytes; M, G and T are multiples of
+/// 1024, too. Upper and lower case are equal. With a unit the number may have a fraction if the size is a whole number of
+/// bytes.
 ///
 /// ```
 /// use perfring_types::read::parse_size;
 /// assert_eq!(parse_size("4096"), Ok(4096));
 /// assert_eq!(parse_size("64KiB"), Ok(64 << 10));
 /// assert_eq!(parse_size("100M"), Ok(100 << 20));
-/// assert!(parse_size("1.5M").unwrap_err().to_string().contains("write bytes"));
+/// assert_eq!(parse_size("1.5G"), Ok(3 << 29));
+/// assert!(parse_size("1.5").unwrap_err().to_string().contains("write bytes"));
 /// ```
 ///
 /// # Errors
@@ -34,7 +36,7 @@ impl std::error::Error for BadAmount {}
 pub fn parse_size(text: &str) -> Result<u64, BadAmount> {
     let wrong = || {
         BadAmount(format!(
-            "{text:?} is no size: write bytes as 65536, or 64K, 16M, 1G, 1T (K is 1024)"
+            "{text:?} is no size: write bytes as 65536, or 64K, 16M, 1.5G, 1T (K is 1024, as KB and KiB are)"
         ))
     };
     let trimmed = text.trim();
@@ -49,12 +51,39 @@ pub fn parse_size(text: &str) -> Result<u64, BadAmount> {
         _ => return Err(wrong()),
     };
     let digits = digits.trim_end();
-    if digits.is_empty() || digits.starts_with('_') || !digits.bytes().all(is_digit) {
+    let (whole, fraction) = match digits.split_once('.') {
+        Some((whole, fraction)) if shift > 0 => (whole, Some(fraction)),
+        _ => (digits, None),
+    };
+    if !is_number(whole) || !fraction.is_none_or(is_number) {
         return Err(wrong());
     }
-    let number = digits.replace('_', "").parse::<u64>().ok();
-    let bytes = number.and_then(|number| number.checked_mul(1 << shift));
-    bytes.ok_or_else(|| BadAmount(format!("{text:?} is no size: it is more than 64 bits can hold")))
+    let large = || BadAmount(format!("{text:?} is no size: it is more than 64 bits can hold"));
+    let number = whole.replace('_', "").parse::<u64>().map_err(|_| large())?;
+    let part = match fraction {
+        Some(fraction) => bytes_of(fraction, shift).ok_or_else(|| {
+            BadAmount(format!("{text:?} is no size: it is not a whole number of bytes"))
+        })?,
+        None => 0,
+    };
+    let bytes = number.checked_mul(1 << shift).and_then(|bytes| bytes.checked_add(part));
+    bytes.ok_or_else(large)
+}
+
+/// Returns the bytes of a fraction of `1 << shift`, if their number is whole.
+fn bytes_of(fraction: &str, shift: u32) -> Option<u64> {
+    let digits = fraction.replace('_', "");
+    let digits = digits.trim_end_matches('0');
+    let parts = if digits.is_empty() { 0 } else { digits.parse::<u128>().ok()? };
+    let all = 10_u128.checked_pow(u32::try_from(digits.len()).ok()?)?;
+    let bytes = parts.checked_mul(1 << shift)?;
+    let is_whole = bytes.checked_rem(all)? == 0;
+    is_whole.then_some(bytes.checked_div(all)?)?.try_into().ok()
+}
+
+/// Returns whether these are digits, and `_` after the first.
+fn is_number(digits: &str) -> bool {
+    !digits.is_empty() && !digits.starts_with('_') && digits.bytes().all(is_digit)
 }
 
 /// Digits, and `_` between these as in TOML and Python.
