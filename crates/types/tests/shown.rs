@@ -178,6 +178,11 @@ fn conditions_are_read_up_to_their_first_operator() {
         ("n>=", "no value after >="),
         ("severity_number>=foo", "\"foo\" is no number, and \"severity_number\" is one: 1 to 24"),
         ("severity_number!=foo", "is no number"),
+        (
+            "severity_number>3 && body~x",
+            "\"3 && body~x\" is no number, and \"severity_number\" is one: 1 to 24; a condition has one field: repeat --where",
+        ),
+        ("severity_number>3 and body~x", "a condition has one field"),
         ("severity_number>24", "no record has \"severity_number\" > 24: it is 1 to 24"),
         ("severity_number=0", "it is 1 to 24"),
         ("severity_number<1", "it is 1 to 24"),
@@ -230,6 +235,11 @@ fn conditions_that_no_record_of_a_type_can_meet_are_found() {
     for (bad, says) in [
         ("u=foo", "\"foo\" is no number, and \"u\" is one: 0 to 255"),
         ("u!=foo", "is no number"),
+        ("u>1 && f>2", "is one: 0 to 255; a condition has one field: repeat --where"),
+        ("f>1 && u>2", "is one; a condition has one field"),
+        ("ok=true && u>2", "as \"ok\" is; a condition has one field"),
+        ("id=00ff && u>2", "like 00ff; a condition has one field"),
+        ("side=buy && u>2", "it is buy, sell; a condition has one field"),
         ("u>255", "no record has \"u\" > 255: it is 0 to 255"),
         ("u<0", "it is 0 to 255"),
         ("u=300", "it is 0 to 255"),

@@ -151,6 +151,7 @@ fn types_and_values_select_records_and_nothing_counts_as_lost() {
         (["--where", ""], "is not a condition"),
         (["--where", "severity_number >> 3"], "\"severity_number >> 3\": >> is no operator"),
         (["--where", "severity_number>=foo"], "\"foo\" is no number"),
+        (["--where", "severity_number>3 && body~x"], "a condition has one field: repeat --where"),
         (["--type", ""], "name or number"),
     ] {
         for reader in ["dump", "tail", "consume"] {

@@ -55,6 +55,7 @@ impl Condition {
     fn check_shape(&self, shape: &TypeShape) -> Result<(), BadCondition> {
         let Condition { path, op, text } = self;
         let Some(kind) = shape.kind.known() else { return Ok(()) };
+        let joined = self.joined();
         let unsigned = |most: u64| self.within(&Value::U64(0), &Value::U64(most));
         let signed = |least: i64, most: i64| self.within(&Value::I64(least), &Value::I64(most));
         match (kind, &shape.of) {
@@ -73,16 +74,18 @@ impl Condition {
             (Kind::I64, _) => signed(i64::MIN, i64::MAX),
             (Kind::I128, _) => self.within(&Value::I128(i128::MIN), &Value::I128(i128::MAX)),
             (Kind::F32 | Kind::F64, _) if *op != Op::Contains && text.parse::<f64>().is_err() => {
-                Err(BadCondition::new(format!("{text:?} is no number, and {path:?} is one")))
+                Err(BadCondition::new(format!(
+                    "{text:?} is no number, and {path:?} is one{joined}"
+                )))
             }
             (Kind::Bool, _) if *op != Op::Contains && Value::Bool(true).compare(text).is_none() => {
                 Err(BadCondition::new(format!(
-                    "{text:?} is neither true nor false, as {path:?} is"
+                    "{text:?} is neither true nor false, as {path:?} is{joined}"
                 )))
             }
             (Kind::Bytes, _) if !text.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
                 Err(BadCondition::new(format!(
-                    "{text:?} is not hexadecimal, and {path:?} has bytes: write them like 00ff"
+                    "{text:?} is not hexadecimal, and {path:?} has bytes: write them like 00ff{joined}"
                 )))
             }
             (Kind::Struct, _) if *op != Op::Contains => Err(BadCondition::new(format!(
@@ -99,7 +102,7 @@ impl Condition {
                 let more = if shape.labels.len() > SHOWN { " and others" } else { "" };
                 let names = names.join(", ");
                 Err(BadCondition::new(format!(
-                    "{text:?} is no value of {path:?}: it is {names}{more}"
+                    "{text:?} is no value of {path:?}: it is {names}{more}{joined}"
                 )))
             }
             _ => Ok(()),

@@ -174,7 +174,8 @@ impl Condition {
         }
         if least.compare(text).is_none() {
             return Err(BadCondition::new(format!(
-                "{text:?} is no number, and {path:?} is one: {least} to {most}"
+                "{text:?} is no number, and {path:?} is one: {least} to {most}{}",
+                self.joined()
             )));
         }
         let can_hold = match op {
@@ -188,6 +189,17 @@ impl Condition {
                 "no record has {path:?} {} {text}: it is {least} to {most}",
                 op.sign()
             ))),
+        }
+    }
+
+    /// Says how conditions are joined, if the operand seems to have another one.
+    pub(super) fn joined(&self) -> &'static str {
+        match ["&&", "||", " and ", " or "].iter().any(|by| self.text.contains(by)) {
+            true => {
+                "; a condition has one field: repeat --where (in a configuration, list the conditions; in the page, \
+                 write && between them)"
+            }
+            false => "",
         }
     }
 
