@@ -14,7 +14,7 @@ use crate::commands::{
 };
 use crate::failure::Failure;
 use crate::verbosity::GeneralArgs;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Shared-memory rings between processes: create, feed, follow and inspect them
 ///
@@ -116,6 +116,27 @@ impl Cli {
             Command::DemoChild(args) => demo::child(&args),
         }
     }
+}
+
+/// Parses the arguments of this process.
+pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    let matches = with_signs(Cli::command()).try_get_matches()?;
+    Cli::from_arg_matches(&matches)
+}
+
+/// Lets sizes and times begin with a minus sign, in all commands: their own parsers then say what is wrong with `-1s`,
+/// where clap would take it for options.
+fn with_signs(command: clap::Command) -> clap::Command {
+    let amounts = ["TIME", "BYTES", "SIZE", "N|N/s|max"];
+    let is_amount = |arg: &clap::Arg| {
+        let names = arg.get_value_names().unwrap_or_default();
+        arg.get_action().takes_values() && names.iter().any(|name| amounts.contains(&&**name))
+    };
+    let with_sign = |arg: clap::Arg| match is_amount(&arg) {
+        true => arg.allow_hyphen_values(true),
+        false => arg,
+    };
+    command.mut_args(with_sign).mut_subcommands(with_signs)
 }
 
 /// Turns clap's message of several paragraphs into one sentence.

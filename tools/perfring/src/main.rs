@@ -18,8 +18,7 @@ mod ring_name;
 mod stop;
 mod verbosity;
 
-use clap::Parser;
-use cli::{Cli, usage_sentence};
+use cli::usage_sentence;
 use failure::{Failure, note};
 use perfring_export::Stream;
 use signal_hook::consts::SIGXFSZ;
@@ -41,7 +40,7 @@ fn main() -> ExitCode {
         note(&format!("a file larger than `ulimit -f` allows will end this process: {error}"));
     }
     perfring_sidecar::raise_limits(); // for commands that have many rings open
-    let done = match Cli::try_parse() {
+    let done = match cli::parse() {
         Ok(cli) => cli.run(),
         Err(error) if error.use_stderr() => Err(Failure::Usage(usage_sentence(&error))),
         Err(help) => print_help(&help),

@@ -38,6 +38,11 @@ fn a_length_of_time_needs_its_unit_everywhere() {
     for args in bare {
         run(args, b"").refuses(2, "is no time: write it with its unit, like 250ms, 10s");
     }
+    for args in bare {
+        let (_, args) = args.split_last().unwrap();
+        run(&[args, &["-1s"]].concat(), b"")
+            .refuses(2, "\"-1s\" is no time: write it with its unit");
+    }
     for time in ["101 years", "584554049253years", "99999999999999999999s"] {
         let args = ["export", &ring, "--to", "json", "--patience", time];
         run(&args, b"").refuses(2, "is too long: the longest is 36500 days");
@@ -45,6 +50,24 @@ fn a_length_of_time_needs_its_unit_everywhere() {
     run(&["stat", &ring, "-i", "0s"], b"").refuses(2, "longer than 0s");
     run(&["record", &ring, "-o", "-", "--delay", "61s"], b"").refuses(2, "at most 60s");
     run(&["demo", "--for", "1s"], b"").refuses(2, "2s to 1h");
+}
+
+#[test]
+fn a_negative_size_is_refused_as_a_size() {
+    let place = Place::new();
+    let (ring, new) = (place.ring(&[]), place.path("new"));
+    let (dir, new) = (place.0.path().to_str().unwrap(), new.to_str().unwrap());
+    let commands: [&[&str]; 5] = [
+        &["create", new, "--size"],
+        &["create", new, "--aux-size"],
+        &["prune", dir, "--max-bytes"],
+        &["record", &ring, "-o", "-", "--max-bytes"],
+        &["replay", new, new, "--size"],
+    ];
+    for args in commands {
+        run(&[args, &["-1M"]].concat(), b"").refuses(2, "\"-1M\" is no size: write bytes as 65536");
+    }
+    run(&["replay", new, new, "--rate", "-1"], b"").refuses(2, "write how many times as fast");
 }
 
 #[test]

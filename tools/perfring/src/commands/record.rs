@@ -78,8 +78,8 @@ struct RotationArgs {
     /// Finish the file at this size, and begin the next one: run.000002.perfrec and so on
     #[arg(long, value_name = "BYTES", value_parser = args::parse_size, conflicts_with = "force")]
     max_bytes: Option<u64>,
-    /// Finish the file this long after its first record, and begin the next one
-    #[arg(long, value_name = "TIME", value_parser = args::interval, conflicts_with = "force")]
+    /// Finish the file this long after its first record, and begin the next one; 0 sets no such limit
+    #[arg(long, value_name = "TIME", value_parser = args::parse_duration, conflicts_with = "force")]
     max_age: Option<Duration>,
     /// Remove the oldest of more than N finished files
     #[arg(long, value_name = "N", conflicts_with = "force")]

@@ -378,6 +378,11 @@ fn a_recording_goes_on_in_the_next_file_and_keeps_the_newest() {
     let done = run(&["record", &ring, "-o", &file, "-n", "3", "--append", "--max-age", "1h"], b"");
     assert_eq!(done.code(), 0, "{}", done.err());
     assert_eq!((files(), exported(last, &[]).len()), (all, before + 3));
+    // No limit of age, as in a sidecar's configuration: one file.
+    for none in ["0", "0s"] {
+        let done = run(&["record", &ring, "-o", "-", "-n", "3", "--max-age", none], b"");
+        assert_eq!(done.code(), 0, "{none}: {}", done.err());
+    }
     let stdout = run(&["record", &ring, "-o", "-", "--max-bytes", "1K"], b"");
     stdout.refuses(2, "stdout is no file that another one can follow");
     let dir = text(place.0.path());
