@@ -79,9 +79,9 @@ fn required<O: Output + 'static>(
     OutputConfig::new(name, Delivery::Required, open)
 }
 
-/// Says what matters: not what rings come and go, which the screen shows.
+/// Says what is wrong with an output. The screen shows rings and their losses.
 fn say(message: &Message<'_>) {
-    if message.level < Level::Info {
+    if message.level < Level::Info && (message.output.is_some() || message.level < Level::Warn) {
         note(&message.to_string());
     }
 }
