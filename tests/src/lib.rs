@@ -18,6 +18,7 @@ pub mod doors;
 pub mod foreign;
 pub mod golden;
 pub mod large;
+pub mod seccomp;
 pub mod shapes;
 pub mod shared;
 pub mod stepped;

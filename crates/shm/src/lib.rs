@@ -90,6 +90,6 @@ pub use sys::cpu_thread::CpuThread;
 pub use sys::futex::{SLICE, register_process, until_tick};
 pub use sys::host::program_name;
 pub use sys::process_context::{PROCESS_CONTEXT_MOST, publish_process_context};
-pub use sys::rseq::NoRseq;
+pub use sys::rseq::{NoRseq, RseqRegistration};
 pub use sys::sigbus::install_sigbus_handler;
 pub use sys::thread_context::ThreadContext;

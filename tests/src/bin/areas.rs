@@ -1,9 +1,11 @@
 //! A producer of a set of rings per CPU in a process whose libc registers no thread for restartable sequences: with
 //! `GLIBC_TUNABLES=glibc.pthread.rseq=0`.
 //!
-//! `areas threads WHO THREADS RECORDS DIR` publishes from threads that come and go, and as each of them ends; a forked
+//! `areas new threads WHO THREADS RECORDS DIR` publishes from threads that come and go, and as each of them ends; a forked
 //! child publishes too, under the number of the last thread and one.
-//! `areas taken DIR` registers a thread as another library would, and says what that thread is told.
+//! `areas new taken DIR` registers a thread as another library would, and says what that thread is told.
+//! `areas new length DIR` publishes a record, and prints how its thread is registered.
+//! With `old` instead of `new`, the kernel takes no other length of an area than the original one, as before Linux 6.3.
 
 use nix::errno::Errno;
 use nix::libc;
@@ -12,8 +14,10 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, si
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use perfring_producer::CpuProducer;
+use perfring_shm::CpuThread;
 use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::NUMBERED;
+use perfring_tests::seccomp::{install, step};
 use perfring_tests::shared::{answer, said};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -38,13 +42,32 @@ fn main() -> Outcome {
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    match args[..] {
+    if args.first() == Some(&"old") {
+        refuse_other_lengths()?;
+    }
+    match args[1..] {
         ["threads", who, threads, records, dir] => {
             come_and_go(who.parse()?, threads.parse()?, records.parse()?, Path::new(dir))
         }
         ["taken", dir] => taken(Path::new(dir)),
+        ["length", dir] => length(Path::new(dir)),
         _ => Err(format!("unknown arguments: {args:?}").into()),
     }
+}
+
+/// Makes the kernel refuse areas that are not 32 bytes long.
+fn refuse_other_lengths() -> Outcome {
+    // The lower half of the second argument.
+    let len = 24 + if cfg!(target_endian = "big") { 4 } else { 0 };
+    install(vec![
+        step(0x20, 0, 0, 0),
+        step(0x15, 0, 3, u32::try_from(libc::SYS_rseq)?),
+        step(0x20, 0, 0, len),
+        step(0x15, 1, 0, 32),
+        step(0x06, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EINVAL as u32),
+        step(0x06, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]);
+    Ok(())
 }
 
 /// `struct rseq`, as another library has it.
@@ -203,5 +226,12 @@ fn taken(dir: &Path) -> Outcome {
         println!("{}", refused.err().unwrap_or_default());
     }
     println!("{}", own.lost_without_ring());
+    Ok(())
+}
+
+fn length(dir: &Path) -> Outcome {
+    attach(dir)?.publish_as(NUMBERED, &said(1, 0, 40))?;
+    let found = CpuThread::registration()?;
+    println!("{} {} {}", found.by_libc, found.len, found.kernel_len);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The present thread, and the CPU that it runs on.
 
-use crate::sys::rseq::{NoRseq, Thread};
+use crate::sys::rseq::{NoRseq, RseqRegistration, Thread};
 use crate::sys::sequence;
 use std::marker::PhantomData;
 
@@ -19,6 +19,14 @@ impl CpuThread {
     #[inline(always)]
     pub fn here() -> Result<Self, NoRseq> {
         sequence::thread().map(|thread| CpuThread { thread, not_send: PhantomData })
+    }
+
+    /// Returns how the present thread is registered. Registers the thread if the C library has not.
+    ///
+    /// # Errors
+    /// See [`NoRseq`].
+    pub fn registration() -> Result<RseqRegistration, NoRseq> {
+        sequence::registration()
     }
 
     /// Returns the number of the CPU that the thread runs on. It may run on another one at once.

@@ -1,8 +1,12 @@
 //! In the place of `sequence` where there are none.
 
-use crate::sys::rseq::{Ended, NoRseq, Place, Thread, Whole};
+use crate::sys::rseq::{Ended, NoRseq, Place, RseqRegistration, Thread, Whole};
 
 pub(crate) fn thread() -> Result<Thread, NoRseq> {
+    Err(NoRseq::Architecture)
+}
+
+pub(crate) fn registration() -> Result<RseqRegistration, NoRseq> {
     Err(NoRseq::Architecture)
 }
 

@@ -8,8 +8,13 @@
 //! four times in all.
 //!
 //! A forked child has its parent's registration, at the same address.
+//!
+//! The auxiliary vector (`getauxval(3)`) says how long an area the kernel has fields for, and how it must be aligned. A
+//! kernel that has fields beyond the original 32 bytes (33 bytes, aligned to 64, from Linux 7.0 on) treats a shorter area as
+//! that of an older program: it writes to it at each context switch and each signal. So the length is what the kernel
+//! says, if an [`Area`] has it, and 32 otherwise.
 
-use crate::sys::rseq::{Area, NoRseq, Thread};
+use crate::sys::rseq::{Area, NoRseq, ORIGINAL, Thread};
 use nix::errno::Errno;
 use nix::libc;
 use std::ffi::c_void;
@@ -30,6 +35,9 @@ const REGISTER: libc::c_int = 0;
 /// `RSEQ_FLAG_UNREGISTER`.
 const UNREGISTER: libc::c_int = 1;
 
+const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
+const AT_RSEQ_ALIGN: libc::c_ulong = 28;
+
 /// Returns the present thread's area, registered.
 #[inline(always)]
 pub(super) fn thread() -> Result<Thread, NoRseq> {
@@ -48,20 +56,56 @@ fn register(area: NonNull<u8>) -> Result<(), NoRseq> {
         return Err(NoRseq::Unregistered);
     }
     match rseq(area, REGISTER) {
-        // Busy: a signal handler that came in between has done it.
-        Ok(()) | Err(Errno::EBUSY) => Ok(()),
-        // The area has its size and alignment: so there is another one.
+        Ok(_) => Ok(()),
+        // The area has its length and alignment: so there is another one.
         Err(Errno::EINVAL) => Err(NoRseq::Taken),
         Err(_) => Err(NoRseq::Unregistered),
     }
 }
 
-fn rseq(area: NonNull<u8>, flags: libc::c_int) -> Result<(), Errno> {
-    let len = size_of::<Area>() as u32;
-    // SAFETY: the area is the present thread's. The kernel writes to it from now on, as to atomics, and reads `rseq_cs`,
-    // which is 0 or what a sequence stores; it forgets it in `forget`, before the thread's storage goes.
-    Errno::result(unsafe { libc::syscall(libc::SYS_rseq, area.as_ptr(), len, flags, SIGNATURE) })
-        .map(drop)
+/// Returns the length of the present thread's area, which is registered.
+#[cold]
+pub(super) fn registered_len() -> Result<u32, NoRseq> {
+    let Thread(area) = thread()?;
+    // Again, which is refused for its length alone.
+    rseq(area, REGISTER).map_err(|_| NoRseq::Unregistered)
+}
+
+/// Returns how many bytes the kernel has fields for. 0 if it does not say.
+pub(super) fn kernel_len() -> u64 {
+    // SAFETY: reads a word that the kernel left for the process, or says 0.
+    unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) }
+}
+
+/// Returns the length to register, by what the kernel has fields for and the alignment that it wants for those.
+fn length(kernel_len: u64, align: u64) -> u32 {
+    let aligned = align.is_power_of_two() && align <= align_of::<Area>() as u64;
+    let fits = kernel_len <= size_of::<Area>() as u64;
+    if aligned && fits { ORIGINAL.max(kernel_len as u32) } else { ORIGINAL }
+}
+
+/// Registers an area, or ends that. Returns the length for which the kernel does it, or has done it already.
+fn rseq(area: NonNull<u8>, flags: libc::c_int) -> Result<u32, Errno> {
+    let call = |len: u32| {
+        // SAFETY: the area is the present thread's. The kernel writes to it from now on, as to atomics, and reads `rseq_cs`,
+        // which is 0 or what a sequence stores; it forgets it in `forget`, before the thread's storage goes.
+        let done = unsafe { libc::syscall(libc::SYS_rseq, area.as_ptr(), len, flags, SIGNATURE) };
+        match Errno::result(done) {
+            // Busy: this very area is registered. A signal handler that came in between may have done it.
+            Ok(_) | Err(Errno::EBUSY) => Ok(len),
+            Err(error) => Err(error),
+        }
+    };
+    // SAFETY: as in `kernel_len`.
+    let align = unsafe { libc::getauxval(AT_RSEQ_ALIGN) };
+    match length(kernel_len(), align) {
+        ORIGINAL => call(ORIGINAL),
+        // A kernel that takes no other length than the original, or a registration of that length.
+        longer => call(longer).or_else(|error| match error {
+            Errno::EINVAL => call(ORIGINAL),
+            _ => Err(error),
+        }),
+    }
 }
 
 /// Called for each thread that has registered its area, when it ends.
@@ -94,6 +138,44 @@ fn key() -> Option<libc::pthread_key_t> {
             // SAFETY: nobody else knows this one.
             unsafe { libc::pthread_key_delete(made) };
             Some(first)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::length;
+
+    #[test]
+    fn an_area_has_the_length_that_the_kernel_wants_if_it_fits() {
+        // Bytes of fields, alignment, length.
+        let cases = [
+            (0, 0, 32), // before Linux 6.3
+            (20, 32, 32),
+            (28, 32, 32), // Linux 6.3
+            (32, 32, 32),
+            (33, 64, 33), // Linux 7.0
+            (33, 32, 33),
+            (40, 64, 40),
+            (64, 64, 64),
+            // An area is not that long, or not so aligned.
+            (65, 64, 32),
+            (65, 128, 32),
+            (33, 128, 32),
+            (u64::MAX, 64, 32),
+            (1 << 32, 64, 32),
+            ((1 << 32) + 33, 64, 32),
+            // No alignments.
+            (33, 0, 32),
+            (33, 48, 32),
+            (33, u64::MAX, 32),
+        ];
+        for (kernel_len, align, expected) in cases {
+            assert_eq!(
+                length(kernel_len, align),
+                expected,
+                "{kernel_len} bytes, aligned to {align}"
+            );
         }
     }
 }

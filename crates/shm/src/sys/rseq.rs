@@ -92,15 +92,16 @@ impl Held {
     }
 }
 
-/// `struct rseq` as Linux 4.18 had it. The kernel writes to it while the thread is not in user space.
-#[repr(C, align(32))]
+/// `struct rseq`. The kernel writes to it while the thread is not in user space. The fields are those of Linux 4.18; the
+/// space is for fields of later kernels, of which Linux 7.0 has 33 bytes in all, aligned to 64.
+#[repr(C, align(64))]
 pub(super) struct Area {
     _cpu_id_start: AtomicU32,
     pub(super) cpu_id: AtomicU32,
     /// The address of the descriptor of the sequence that the thread is in.
     pub(super) rseq_cs: AtomicU64,
     _flags: AtomicU32,
-    _space: [AtomicU32; 3],
+    _space: [AtomicU32; 11],
 }
 
 impl Area {
@@ -111,8 +112,39 @@ impl Area {
             cpu_id: AtomicU32::new(UNREGISTERED),
             rseq_cs: AtomicU64::new(0),
             _flags: AtomicU32::new(0),
-            _space: [const { AtomicU32::new(0) }; 3],
+            _space: [const { AtomicU32::new(0) }; 11],
         }
+    }
+}
+
+/// The length of an area as Linux 4.18 had it, and the only one before Linux 6.3. From Linux 7.0.y on, a thread whose area
+/// has this length gets the slow mode that older programs need.
+pub(super) const ORIGINAL: u32 = 32;
+
+/// How the kernel knows a thread's area for restartable sequences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RseqRegistration {
+    /// Whether the C library registered the thread. Otherwise, this crate did.
+    pub by_libc: bool,
+    /// Bytes of the registered area, as far as the C library says how many.
+    pub len: u32,
+    /// Bytes that the kernel has fields for. 0 before Linux 6.3, which does not say.
+    pub kernel_len: u32,
+}
+
+impl RseqRegistration {
+    /// Returns whether the area is longer than the original 32 bytes. The kernel then updates it only when that is needed
+    /// (from Linux 7.0.y on).
+    #[must_use]
+    pub fn is_extensible(self) -> bool {
+        self.len > ORIGINAL
+    }
+
+    /// Returns whether the kernel has an extensible mode, in which a thread's area is longer than the original 32 bytes.
+    #[must_use]
+    pub fn can_be_extensible(self) -> bool {
+        self.kernel_len > ORIGINAL
     }
 }
 
