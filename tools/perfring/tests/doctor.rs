@@ -41,13 +41,33 @@ fn a_healthy_ring_needs_no_attention() {
         }
         let machine = "this machine";
         assert!(check(&done, machine, "shm").1.starts_with("/dev/shm: tmpfs, "));
-        for name in ["version", "access", "space", "membarrier", "pages"] {
+        for name in ["version", "access", "space", "rseq", "membarrier", "pages"] {
             check(&done, machine, name);
         }
         let text = run(&["doctor", &ring], b"").out();
         assert!(text.starts_with("this machine\n  ok    version      perfring "), "{text}");
         assert!(text.contains(&format!("\n{ring}\n  ok    layout       version 1")), "{text}");
         fs::remove_file(&ring).unwrap();
+    }
+}
+
+#[test]
+fn who_registers_threads_for_restartable_sequences_is_named() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    for (tunable, who) in
+        [("glibc.pthread.rseq=1", "the C library"), ("glibc.pthread.rseq=0", "perfring")]
+    {
+        let mut command = perfring(&["doctor", "--json", &ring]);
+        let done = Done(command.env("GLIBC_TUNABLES", tunable).output().unwrap());
+        let (level, said) = check(&done, "this machine", "rseq");
+        let expected = format!("rings per CPU can be used: {who} registers each thread");
+        assert!(level != "warn" && said.starts_with(&expected), "{level}: {said}");
+        assert!(
+            said.contains("bytes (the original mode")
+                || said.contains("bytes (the extensible mode"),
+            "{said}"
+        );
     }
 }
 

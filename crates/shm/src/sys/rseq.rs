@@ -123,7 +123,6 @@ pub(super) const ORIGINAL: u32 = 32;
 
 /// How the kernel knows a thread's area for restartable sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct RseqRegistration {
     /// Whether the C library registered the thread. Otherwise, this crate did.
     pub by_libc: bool,

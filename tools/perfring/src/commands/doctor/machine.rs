@@ -6,6 +6,8 @@ use crate::args::show_size;
 use crate::failure::Failure;
 use nix::unistd::{AccessFlags, Uid, eaccess};
 use perfring_consumer::{FileSystem, MachineClock};
+use perfring_producer::SetError;
+use perfring_shm::{CpuThread, RseqRegistration};
 use rustix::thread::{MembarrierCommand, membarrier_query};
 use std::path::Path;
 
@@ -21,6 +23,7 @@ pub(super) fn check(report: &mut Report) -> Result<(), Failure> {
     let page = rustix::param::page_size();
     report.ok("pages", format!("{page} bytes"))?;
     clock(report)?;
+    rseq(report)?;
     if membarrier_query().contains_command(MembarrierCommand::GlobalExpedited) {
         report.ok("membarrier", "available: a sleeping consumer costs its producer no fence")
     } else {
@@ -49,6 +52,38 @@ fn clock(report: &mut Report) -> Result<(), Failure> {
             "clock",
             error.to_string(),
             "attach to rings with time from a process that has entered its time namespace",
+        ),
+    }
+}
+
+/// Reports whether there can be rings per CPU, and in which mode the kernel has this program's threads.
+fn rseq(report: &mut Report) -> Result<(), Failure> {
+    match CpuThread::registration() {
+        Ok(found) if found.is_extensible() == found.can_be_extensible() => {
+            report.ok("rseq", mode(found))
+        }
+        Ok(found) => report.note("rseq", mode(found)),
+        Err(source) => report.note("rseq", SetError::Rseq { source }.to_string()),
+    }
+}
+
+/// Says who registers threads for restartable sequences, and in which mode.
+fn mode(found: RseqRegistration) -> String {
+    let RseqRegistration { by_libc, len, kernel_len } = found;
+    let who = if by_libc { "the C library" } else { "perfring" };
+    let registers = format!(
+        "rings per CPU can be used: {who} registers each thread for restartable sequences, with {len} bytes"
+    );
+    let slower = "original mode, in which this kernel does more at each context switch and signal";
+    match (found.is_extensible(), found.can_be_extensible()) {
+        (true, _) => format!("{registers} (the extensible mode)"),
+        (false, false) => format!("{registers} (the original mode; this kernel has no other)"),
+        (false, true) if by_libc => format!(
+            "{registers} (the {slower}). glibc 2.41 and newer register {kernel_len} bytes (the extensible mode)"
+        ),
+        (false, true) => format!(
+            "{registers} (the {slower}). The extensible mode takes {kernel_len} bytes: this version of perfring has no \
+             room for them, or the kernel has refused"
         ),
     }
 }
@@ -112,4 +147,52 @@ pub(super) fn about(bytes: u64) -> String {
         }
     }
     show_size(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mode;
+    use perfring_shm::RseqRegistration;
+
+    #[test]
+    fn each_mode_of_restartable_sequences_is_named() {
+        let of = |by_libc, len, kernel_len| mode(RseqRegistration { by_libc, len, kernel_len });
+        let slower =
+            "the original mode, in which this kernel does more at each context switch and signal";
+        let cases = [
+            (
+                of(true, 32, 0),
+                "the C library",
+                "32 bytes (the original mode; this kernel has no other)",
+            ),
+            (
+                of(false, 32, 28),
+                "perfring",
+                "32 bytes (the original mode; this kernel has no other)",
+            ),
+            (of(true, 33, 33), "the C library", "33 bytes (the extensible mode)"),
+            (of(false, 33, 33), "perfring", "33 bytes (the extensible mode)"),
+            (
+                of(true, 32, 33),
+                "the C library",
+                &format!(
+                    "32 bytes ({slower}). glibc 2.41 and newer register 33 bytes (the extensible mode)"
+                ),
+            ),
+            (
+                of(false, 32, 65),
+                "perfring",
+                &format!(
+                    "32 bytes ({slower}). The extensible mode takes 65 bytes: this version of perfring has no room for \
+                     them, or the kernel has refused"
+                ),
+            ),
+        ];
+        for (said, who, expected) in cases {
+            let begin = format!(
+                "rings per CPU can be used: {who} registers each thread for restartable sequences"
+            );
+            assert_eq!(said, format!("{begin}, with {expected}"));
+        }
+    }
 }
