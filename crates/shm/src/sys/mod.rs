@@ -8,6 +8,13 @@ pub(crate) mod exit;
 pub(crate) mod fork;
 pub(crate) mod futex;
 pub(crate) mod host;
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    target_endian = "little",
+    target_pointer_width = "64",
+    not(miri)
+))]
+mod libc_area;
 pub(crate) mod ofd_lock;
 #[cfg(all(
     any(target_arch = "x86_64", target_arch = "aarch64"),

@@ -1,11 +1,11 @@
 //! The restartable sequences themselves. A name in capitals between braces is a constant: the offset of a field, or what
 //! [`Lead`] says of a record.
 
+use crate::sys::libc_area;
 use crate::sys::own_area;
 use crate::sys::rseq::{Area, Ended, NoRseq, ORIGINAL, Place, RseqRegistration, Thread, Whole};
 use core::arch::asm;
 use core::mem::offset_of;
-use nix::libc;
 use perfring_abi::{HEADER_LEN, Header, Lead};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicIsize, Ordering};
@@ -53,31 +53,16 @@ fn unknown_or_own() -> Result<Thread, NoRseq> {
 }
 
 fn find_offset() -> isize {
-    let offset = libc_area().map_or(OWN, |(offset, _)| offset);
+    let offset = libc_area::find().map_or(OWN, |(offset, _)| offset);
     OFFSET.store(offset, Ordering::Relaxed);
     offset
-}
-
-/// Returns where each thread's area is that libc has registered, from the thread pointer on, and how long libc says it is.
-/// `None` if libc registers none.
-fn libc_area() -> Option<(isize, u32)> {
-    // SAFETY: names of symbols that are, in a libc that has them, an `isize` and a `u32` for ever.
-    let symbol = |name: &core::ffi::CStr| unsafe {
-        NonNull::new(libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()))
-    };
-    let (offset, size) = symbol(c"__rseq_offset").zip(symbol(c"__rseq_size"))?;
-    // SAFETY: as above; it is constant once the program runs.
-    let offset = unsafe { offset.cast::<isize>().read() };
-    // SAFETY: as above.
-    let size = unsafe { size.cast::<u32>().read() };
-    (size > 0).then_some((offset, size))
 }
 
 /// Returns how the present thread is registered, and registers it if libc has not.
 #[cold]
 pub(crate) fn registration() -> Result<RseqRegistration, NoRseq> {
     thread()?;
-    let (by_libc, len) = match libc_area() {
+    let (by_libc, len) = match libc_area::find() {
         // glibc 2.40 says 20 where it has registered 32 bytes, of which the kernel had fields for 20.
         Some((_, size)) => (true, ORIGINAL.max(size)),
         None => (false, own_area::registered_len()?),
