@@ -107,7 +107,7 @@ function list(all) {
     const takes = trace.from === null || trace.from === trace.to ? "–" : `${trace.open ? "≥\u00a0" : ""}${duration(trace.to - trace.from)}`;
     const open = trace.open ? el("b", { class: "chip warn", text: "open so far", title: `${whole(trace.open)} ${trace.open === 1 ? "span has" : "spans have"} no end so far: ${NO_END}` }) : null;
     const name = el("span", { class: "name" }, el("span", { text: trace.name || trace.id }), " ", open);
-    const node = el("div", { class: "trace", role: "button", tabindex: "-1" }, el("span", { class: "dim", text: clock(trace.from ?? trace.to, 3, view.base) }), name, el("span", { class: "num dim", text: takes }), el("span", { class: "num dim", text: `${trace.spans} ${trace.spans === 1 ? "span" : "spans"}` }), el("span", { class: trace.errors ? "num bad" : "num dim", text: trace.errors ? `${trace.errors} ${trace.errors === 1 ? "error" : "errors"}` : "" }));
+    const node = el("div", { class: "trace", role: "button", tabindex: "-1" }, el("span", { class: "dim", text: clock(trace.from ?? trace.to, narrow() ? 0 : 3, view.base), title: clock(trace.from ?? trace.to, 9, view.base) }), name, el("span", { class: "num dim", text: takes }), el("span", { class: "num dim", text: `${trace.spans} ${trace.spans === 1 ? "span" : "spans"}` }), el("span", { class: trace.errors ? "num bad" : "num dim", text: trace.errors ? `${trace.errors} ${trace.errors === 1 ? "error" : "errors"}` : "" }));
     shown.set(node, trace);
     return node;
   }));
@@ -147,8 +147,11 @@ function tree(spans) {
   return { found, known };
 }
 
+/** Whether the page is as narrow as in view.css. */
+const narrow = () => innerWidth <= 760;
+
 /** The width of the axis, about. */
-const room = () => Math.max(60, parts.list.clientWidth * (innerWidth > 760 ? 0.6 : 0.33));
+const room = () => Math.max(60, parts.list.clientWidth * (narrow() ? 0.33 : 0.6));
 
 /** Times of the axis: whole steps from the first span on. */
 function ticks(span) {
@@ -177,10 +180,12 @@ function waterfall(spans) {
   lines.forEach((t) => {
     const text = el("span", { text: t ? duration(t) : "0" });
     const line = el("i");
-    text.hidden = of(from + t) > 100 - 6500 / room();
+    // Some room is left for the end.
+    line.hidden = text.hidden = t > 0 && of(from + t) > 100 - 13000 / room();
     line.style.left = text.style.left = `${of(from + t)}%`;
     axis.append(line, text);
   });
+  axis.append(el("span", { class: "end", text: duration(to - from) }));
   const head = el("div", { class: "span head", role: "row" }, el("div", { role: "columnheader", text: "Span" }), el("div", { class: "num", role: "columnheader", text: "Duration" }), axis);
   parts.list.replaceChildren(head, ...found.flatMap((row) => line(row, { known, from, to, of, lines })));
   const processes = new Set(spans.map((span) => `${span.ring} ${span.pid}`)).size;

@@ -2,7 +2,7 @@
 
 use super::Page;
 use super::browser::Browser;
-use super::telemetry::{ENTER, UP, log, sink};
+use super::telemetry::{ENTER, UP, log, sink, trace};
 use crate::command::Place;
 use perfring_telemetry::{Severity, SpanEnd, SpanId, SpanStart, TraceId};
 use serde_json::json;
@@ -181,5 +181,41 @@ fn a_trace_in_flight_is_open_so_far() {
     end(flight, 1, "flight");
     browser.until(&format!("{} && !{}", row("flight"), open("flight")));
     assert_eq!(browser.log(), "", "the console of the page");
+    page.end();
+}
+
+#[test]
+fn a_narrow_page_shows_whole_times_and_the_end_of_the_axis() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    let (shop, bank) = (sink(&place, "shop"), sink(&place, "bank"));
+    trace(&shop, &bank);
+    let page = Page::of(&[place.0.path()]);
+    browser.open(&page.url);
+    browser.size(420, 800, 1);
+    browser.keys("5");
+    browser.until("document.querySelectorAll('#traces .trace').length === 1");
+    browser.picture("traces-narrow");
+    let whole = "[...document.querySelectorAll('#traces .trace > :not(.name)')].every((of) => of.scrollWidth <= of.clientWidth)";
+    assert_eq!(browser.js(whole), true, "a time is cut off");
+    let marks = "(() => { const axis = document.querySelector('.axis').getBoundingClientRect(); return [...document.querySelectorAll('.axis span:not([hidden])')].map((of) => [of.getBoundingClientRect(), of.textContent]).filter(([{ left, right }]) => left >= axis.left - 1 && right <= axis.right + 1).map(([{ left, right }, text]) => [left, right, text]).sort(([a], [b]) => a - b); })()";
+    for (width, least) in [(420, 2), (1280, 4)] {
+        browser.size(width, 800, 1);
+        browser.js("document.activeElement.blur()");
+        browser.keys(ESCAPE);
+        browser.until("document.querySelectorAll('#traces .trace').length === 1");
+        browser.js("document.querySelector('#traces .trace').click()");
+        browser.until("document.querySelectorAll('#traces .span').length === 8");
+        browser.picture(&format!("axis-{width}"));
+        let marks = browser.js(marks);
+        let marks = marks.as_array().unwrap();
+        assert!(marks.len() >= least && marks[0][2] == "0", "{width}: {marks:?}");
+        for pair in marks.windows(2) {
+            assert!(pair[0][1].as_f64() <= pair[1][0].as_f64(), "{width}: {marks:?} overlap");
+        }
+        let counts = browser.js("document.getElementById('traced').innerText");
+        let end = marks.last().unwrap()[2].as_str().unwrap();
+        assert!(counts.as_str().unwrap().contains(&format!("{end} from")), "{counts} {end}");
+    }
     page.end();
 }
