@@ -3,7 +3,7 @@
 use perfring_types::read::{self, disturbs};
 use std::io::{self, Write};
 
-/// Writes text as it is; what would disturb a terminal or break the line as `\xNN`.
+/// Writes bytes as text; what would disturb a terminal or break the line as `\xNN`.
 pub fn payload(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     for chunk in bytes.utf8_chunks() {
         let mut rest = chunk.valid();
@@ -31,6 +31,19 @@ pub fn escaped(bytes: &[u8]) -> String {
     String::from_utf8(out).unwrap_or_default() // it consists of whole characters
 }
 
+/// Returns a text in which what would disturb a terminal or break the line is as [`word`] writes it: a newline is `\n`.
+pub fn one_line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            c if !disturbs(c) => out.push(c),
+            c if c.is_control() => out.extend(c.escape_debug()),
+            c => out.extend(c.escape_unicode()),
+        }
+    }
+    out
+}
+
 /// Formats a name, in quotes if it is not a plain word.
 pub fn word(name: &str) -> String {
     read::word(name).to_string()
@@ -50,8 +63,13 @@ mod tests {
         assert_eq!(escaped(b""), "");
         for odd in ["\u{61c}", "\u{2028}", "\u{2029}", "\u{200b}", "\u{feff}", "\u{2060}"] {
             assert!(escaped(odd.as_bytes()).starts_with("\\x"), "{odd:?}");
-            assert!(word(odd).starts_with("\"\\u{"), "{odd:?}");
+            assert_eq!(word(odd), format!("\"{}\"", one_line(odd)), "{odd:?}");
+            assert!(one_line(odd).starts_with("\\u{"), "{odd:?}");
         }
+        let text = "grüße\tthere: it's \"a\\b\"";
+        assert_eq!(one_line(text), text);
+        assert_eq!(one_line("a\nb\r\u{1b}\u{9b}\0"), r"a\nb\r\u{1b}\u{9b}\0");
+        assert_eq!(word("a\nb\r\u{1b}"), r#""a\nb\r\u{1b}""#, "the same in quotes");
         assert_eq!(word("demo.Tick"), "demo.Tick");
         assert_eq!(word("a b\u{1b}"), "\"a b\\u{1b}\"");
         assert_eq!(word(""), "\"\"");

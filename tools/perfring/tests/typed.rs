@@ -16,7 +16,7 @@ demo.Event b=[1 2.5 null] a={c="d e"}
 demo.Event 17
 demo.Blob \xff\x00
 of no type
-WARN  shop::checkout: card was\x0arefused  elapsed=12.5 ms user="Ann \u{7} B"  trace=4bf92f35 span=00f067aa
+WARN  shop::checkout: card was\nrefused  elapsed=12.5 ms user="Ann \u{7} B"  trace=4bf92f35 span=00f067aa
 start GET /cart  http.request.method=GET  span=00f067aa
 more   paid=true  span=00f067aa
 end   shop: GET /cart took 1.5ms  span=00f067aa pid=77

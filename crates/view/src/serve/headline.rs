@@ -1,6 +1,6 @@
 //! What a record of telemetry says first: a log's severity, message and attributes; the name of a span or a metric.
 
-use crate::escape::escaped;
+use crate::escape::one_line;
 use perfring_export::Rec;
 use perfring_telemetry::{Severity, names};
 use perfring_types::Class;
@@ -71,7 +71,7 @@ impl Headline {
             (level, subject) = (self::level(&mut take), names::BODY);
         }
         let message = take(subject).map(|value| match value {
-            Value::Str(text) => escaped(text.as_bytes()),
+            Value::Str(text) => one_line(text),
             other => other.to_string(),
         });
         let rest = fields.into_iter().map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -88,8 +88,8 @@ fn level<'a>(take: &mut impl FnMut(&str) -> Option<&'a Value>) -> Option<Level> 
     };
     let known = || number.and_then(Severity::from_number).map(|of| of.name().to_owned());
     let name = match take(names::SEVERITY_TEXT) {
-        Some(Value::Str(name)) if !name.is_empty() => Some(escaped(name.as_bytes())),
-        Some(Value::Label { name: Some(name), .. }) => Some(escaped(name.as_bytes())),
+        Some(Value::Str(name)) if !name.is_empty() => Some(one_line(name)),
+        Some(Value::Label { name: Some(name), .. }) => Some(one_line(name)),
         _ => known(),
     };
     let name = name.or_else(|| number.map(|number| number.to_string()))?;

@@ -1,6 +1,6 @@
 //! Samples of metrics.
 
-use crate::escape::escaped;
+use crate::escape::one_line;
 use perfring_export::Rec;
 use perfring_export::signal::{Common, Histogram, HistogramData, Instrument, Signal, Temporality};
 use perfring_types::Class;
@@ -53,7 +53,7 @@ impl Kind {
 
 /// Returns what a page shows of a name or a value.
 pub(super) fn short(text: &str) -> String {
-    escaped(text.chars().take(TEXT).collect::<String>().as_bytes())
+    one_line(&text.chars().take(TEXT).collect::<String>())
 }
 
 /// Returns the signal of a record if it is a sample of a metric.

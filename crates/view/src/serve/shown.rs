@@ -3,7 +3,7 @@
 use super::clock::Clock;
 use super::headline::{Headline, Level, ordered};
 use super::sample::Metric;
-use crate::escape::escaped;
+use crate::escape::{escaped, one_line};
 use perfring_export::{Loss, Rec};
 use perfring_types::Encoding;
 use perfring_types::read::Value;
@@ -107,7 +107,7 @@ impl Whole {
         let fields = match (record.kind_of(), record.value()) {
             (Some(kind), Some(Ok(Value::Struct(fields)))) => ordered(kind, fields)
                 .into_iter()
-                .map(|(name, value)| (escaped(name.as_bytes()), shortened(value.to_string())))
+                .map(|(name, value)| (one_line(name), shortened(value.to_string())))
                 .collect(),
             _ => Vec::new(),
         };

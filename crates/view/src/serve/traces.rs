@@ -3,7 +3,7 @@
 use super::clock::Clock;
 use super::seen::Seen;
 use super::shown::hex;
-use crate::escape::escaped;
+use crate::escape::one_line;
 use perfring_export::Rec;
 use perfring_export::signal::{Attributes, Common, Signal, SpanEnd, SpanStart};
 use perfring_types::Class;
@@ -99,7 +99,7 @@ pub(super) fn id(text: &str) -> Option<[u8; 16]> {
 }
 
 fn short(text: &str) -> String {
-    escaped(text.chars().take(TEXT).collect::<String>().as_bytes())
+    one_line(&text.chars().take(TEXT).collect::<String>())
 }
 
 /// Returns the signal of a record if it is of a span.

@@ -5,7 +5,7 @@ use crate::records::typed::Seen;
 use crate::verbosity::{Painted, Style};
 use perfring_types::Class;
 use perfring_types::read::{Type, Value};
-use perfring_view::escape::{escaped, word};
+use perfring_view::escape::{one_line, word};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +55,7 @@ pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>) -> io::Result<bool> 
         write!(out, " {}:", word(&target))?;
     }
     if let Some(body) = body {
-        write!(out, " {}", escaped(body.as_bytes()))?;
+        write!(out, " {}", one_line(&body))?;
     }
     if let Some(took) = took {
         write!(out, " took {:?}", Duration::from_nanos(took))?;

@@ -4,7 +4,7 @@ use super::log;
 use crate::records::typed::Seen;
 use crate::verbosity::{Painted, Style};
 use perfring_consumer::Writer;
-use perfring_view::escape::{escaped, payload, word};
+use perfring_view::escape::{one_line, payload, word};
 use std::io::{self, Write};
 
 pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>, positions: bool) -> io::Result<()> {
@@ -31,7 +31,7 @@ pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>, positions: bool) -> 
         }
         payload(out, record.bytes)?;
         if let Some(bad) = seen.bad() {
-            write!(out, " [{}]", escaped(bad.to_string().as_bytes()))?;
+            write!(out, " [{}]", one_line(&bad.to_string()))?;
         }
     }
     out.write_all(b"\n")

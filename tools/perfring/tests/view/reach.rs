@@ -219,3 +219,26 @@ fn a_narrow_page_shows_whole_times_and_the_end_of_the_axis() {
     }
     page.end();
 }
+
+#[test]
+fn a_newline_in_a_message_is_written_as_in_the_details() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    let shop = sink(&place, "shop");
+    log(&shop, Severity::Error, "first\nsecond\r\u{1b}[31m");
+    let page = Page::of(&[place.0.path()]);
+    browser.open(&page.url);
+    browser.keys("3");
+    browser.until("document.querySelectorAll('#records .rec').length === 2");
+    let line = "document.querySelectorAll('#records .rec')[1]";
+    let message = browser.js(&format!("{line}.children[3].children[1].textContent"));
+    browser.js(&format!("{line}.click()"));
+    browser.until("document.querySelector('.whole td')");
+    let body = browser.js(
+        "[...document.querySelectorAll('.whole tr')].find((row) => row.cells[0].textContent === 'body').cells[1].textContent",
+    );
+    browser.picture("newline");
+    assert_eq!(message, r"first\nsecond\r\u{1b}[31m");
+    assert_eq!(body, format!("\"{}\"", message.as_str().unwrap()));
+    page.end();
+}

@@ -3,7 +3,7 @@
 use crate::columns::paragraph;
 use perfring_types::read::{Type, TypeField, TypeShape, Value};
 use perfring_types::{Class, Encoding, Kind};
-use perfring_view::escape::{escaped, word};
+use perfring_view::escape::{one_line, word};
 use std::io::{self, Write};
 
 /// The widest columns for names and kinds, in characters and as part of a line.
@@ -51,7 +51,7 @@ fn number(id: u32) -> String {
 /// Joins the lines of a text, as doc comments have several.
 fn one_text(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
-    escaped(words.join(" ").as_bytes())
+    one_line(&words.join(" "))
 }
 
 fn encoding(kind: &Type) -> String {
