@@ -242,3 +242,31 @@ fn a_newline_in_a_message_is_written_as_in_the_details() {
     assert_eq!(body, format!("\"{}\"", message.as_str().unwrap()));
     page.end();
 }
+
+#[test]
+fn a_placeholder_has_room_for_an_underscore() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    let page = Page::of(&[place.0.path()]);
+    browser.open(&page.url);
+    for (view, field) in [("1", "search"), ("3", "where"), ("5", "trace-id"), ("6", "series-where")]
+    {
+        browser.keys(view);
+        browser.until(&format!("document.getElementById({field:?})?.offsetHeight"));
+        // A placeholder's box cuts off what is below it.
+        let room = browser.js(&format!(
+            "(() => {{
+                const style = getComputedStyle(document.getElementById({field:?}), '::placeholder');
+                const context = document.createElement('canvas').getContext('2d');
+                context.font = `${{style.fontSize}} ${{style.fontFamily}}`;
+                const {{ fontBoundingBoxAscent, fontBoundingBoxDescent, actualBoundingBoxDescent }} = context.measureText('_');
+                const [line, letters] = [parseFloat(style.height), fontBoundingBoxAscent + fontBoundingBoxDescent];
+                return [line + parseFloat(style.paddingBottom), (line - letters) / 2 + fontBoundingBoxAscent + actualBoundingBoxDescent];
+            }})()"
+        ));
+        assert!(room[0].as_f64() >= room[1].as_f64(), "{field}: {room}");
+    }
+    browser.keys("3");
+    browser.picture("placeholder");
+    page.end();
+}
