@@ -119,6 +119,11 @@ export function badness(state) {
 /** How a process is that does not go on. */
 export const ILL = ["dead", "stopped", "dumping core"];
 
+/** Processes, each once: a process holds a seat for each thread that publishes. */
+export function once(all) {
+  return [...new Map(all.map((one) => [`${one.pid} ${one.name} ${one.how}`, one])).values()];
+}
+
 export const LEVELS = ["good", "", "warn", "bad"];
 
 /** A color of the page's theme. */

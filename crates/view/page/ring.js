@@ -1,6 +1,6 @@
 // What is known of the selected ring.
 
-import { badness, clock, color, duration, el, ILL, LEVELS, set, short, size, whole } from "./format.js";
+import { badness, clock, color, duration, el, ILL, LEVELS, once, set, short, size, whole } from "./format.js";
 import { ask, label, marks } from "./store.js";
 
 let ring = null;
@@ -44,7 +44,7 @@ function people(row) {
       el("td", {}, el("span", { class: `chip ${bad ? "bad" : one.alive ? "good" : ""}`, text: one.how })), el("td", { class: "num", text: more }));
   };
   const lag = (one) => `${one.lag ? `${short(one.lag)} behind` : "caught up"}${one.slowest && one.lag ? ", slowest" : ""}${one.missed ? `, missed ${short(one.missed)}` : ""}${one.rate ? ` · ${short(one.rate)}/s` : ""}`;
-  const shown = [...row.producers.slice(0, 20).map((one) => cells(one, "producer", "")), ...row.readers.slice(0, 20).map((one) => cells(one, "consumer", lag(one)))];
+  const shown = [...once(row.producers).slice(0, 20).map((one) => cells(one, "producer", "")), ...row.readers.slice(0, 20).map((one) => cells(one, "consumer", lag(one)))];
   return shown.length ? shown : [el("tr", {}, el("td", { class: "dim", text: "nobody has attached so far" }))];
 }
 

@@ -1,6 +1,6 @@
 // The table of rings: only the rows that are seen are elements.
 
-import { badness, bytes, color, el, ILL, LEVELS, now, passed, set, short, size } from "./format.js";
+import { badness, bytes, color, el, ILL, LEVELS, now, once, passed, set, short, size } from "./format.js";
 import { history, label, POINTS, rings, state, want } from "./store.js";
 import * as detail from "./ring.js";
 
@@ -24,14 +24,16 @@ export function isDead(row) {
   return row.producers.some((one) => one.how === "dead");
 }
 
-function people(all) {
+function people(seats) {
+  const all = once(seats);
   const alive = all.filter((one) => one.how === "alive").length;
   if (all.length > 2) {
     const others = all.filter((one) => one.how !== "alive");
     const rest = [...new Set(others.map((one) => one.how))].map((how) => `${others.filter((one) => one.how === how).length} ${how}`);
     return [`${alive} alive`, ...rest].join(", ");
   }
-  return all.map((one) => one.name + (one.how === "alive" ? "" : ` (${one.how})`)).join(", ") || "nobody";
+  const names = all.map((one) => one.name + (one.how === "alive" ? "" : ` (${one.how})`));
+  return (names.length === 2 && names[0] === names[1] ? `2 × ${names[0]}` : names.join(", ")) || "nobody";
 }
 
 export function who(row) {
@@ -51,7 +53,7 @@ function sum(dir, all) {
   const losses = {};
   for (const row of all) for (const [cause, count] of Object.entries(row.losses)) losses[cause] = (losses[cause] ?? 0) + count;
   const first = leading(all);
-  const unique = (name) => [...new Map(all.flatMap((row) => row[name]).map((one) => [`${one.pid} ${one.name} ${one.how}`, one])).values()];
+  const unique = (name) => once(all.flatMap((row) => row[name]));
   return {
     id: `set:${dir}`, set: all.map((row) => row.id).sort((a, b) => a - b), name: dir.split("/").pop(), loc: dir, dir, cpu: true, policy: all[0].policy, timed: all[0].timed,
     state: first.state, since: first.since, trouble: first.trouble && `${first.name}: ${first.trouble}`, in: pair("in"), out: pair("out"), used: add((row) => row.used), size: add((row) => row.size),

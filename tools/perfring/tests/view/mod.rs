@@ -3,6 +3,7 @@
 mod access;
 mod browser;
 mod errors;
+mod legible;
 mod reach;
 mod sets;
 mod telemetry;

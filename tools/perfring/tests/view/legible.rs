@@ -1,0 +1,144 @@
+//! What the page shows can be read: nothing is cut off, said twice, or written in two ways.
+
+use super::browser::Browser;
+use super::telemetry::{log, sink, trace};
+use super::{Page, row};
+use crate::command::{Place, perfring};
+use perfring_telemetry::Severity;
+use std::io::Write;
+use std::process::Stdio;
+use std::sync::mpsc;
+
+const ESCAPE: &str = "\u{e00c}";
+
+#[test]
+fn a_narrow_page_shows_whole_times_and_the_end_of_the_axis() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    let (shop, bank) = (sink(&place, "shop"), sink(&place, "bank"));
+    trace(&shop, &bank);
+    let page = Page::of(&[place.0.path()]);
+    browser.open(&page.url);
+    browser.size(420, 800, 1);
+    browser.keys("5");
+    browser.until("document.querySelectorAll('#traces .trace').length === 1");
+    browser.picture("traces-narrow");
+    let whole = "[...document.querySelectorAll('#traces .trace > :not(.name)')].every((of) => of.scrollWidth <= of.clientWidth)";
+    assert_eq!(browser.js(whole), true, "a time is cut off");
+    let marks = "(() => { const axis = document.querySelector('.axis').getBoundingClientRect(); return [...document.querySelectorAll('.axis span:not([hidden])')].map((of) => [of.getBoundingClientRect(), of.textContent]).filter(([{ left, right }]) => left >= axis.left - 1 && right <= axis.right + 1).map(([{ left, right }, text]) => [left, right, text]).sort(([a], [b]) => a - b); })()";
+    for (width, least) in [(420, 2), (1280, 4)] {
+        browser.size(width, 800, 1);
+        browser.js("document.activeElement.blur()");
+        browser.keys(ESCAPE);
+        browser.until("document.querySelectorAll('#traces .trace').length === 1");
+        browser.js("document.querySelector('#traces .trace').click()");
+        browser.until("document.querySelectorAll('#traces .span').length === 8");
+        browser.picture(&format!("axis-{width}"));
+        let marks = browser.js(marks);
+        let marks = marks.as_array().unwrap();
+        assert!(marks.len() >= least && marks[0][2] == "0", "{width}: {marks:?}");
+        for pair in marks.windows(2) {
+            assert!(pair[0][1].as_f64() <= pair[1][0].as_f64(), "{width}: {marks:?} overlap");
+        }
+        let counts = browser.js("document.getElementById('traced').innerText");
+        let end = marks.last().unwrap()[2].as_str().unwrap();
+        assert!(counts.as_str().unwrap().contains(&format!("{end} from")), "{counts} {end}");
+    }
+    page.end();
+}
+
+#[test]
+fn a_newline_in_a_message_is_written_as_in_the_details() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    let shop = sink(&place, "shop");
+    log(&shop, Severity::Error, "first\nsecond\r\u{1b}[31m");
+    let page = Page::of(&[place.0.path()]);
+    browser.open(&page.url);
+    browser.keys("3");
+    browser.until("document.querySelectorAll('#records .rec').length === 2");
+    let line = "document.querySelectorAll('#records .rec')[1]";
+    let message = browser.js(&format!("{line}.children[3].children[1].textContent"));
+    browser.js(&format!("{line}.click()"));
+    browser.until("document.querySelector('.whole td')");
+    let body = browser.js(
+        "[...document.querySelectorAll('.whole tr')].find((row) => row.cells[0].textContent === 'body').cells[1].textContent",
+    );
+    browser.picture("newline");
+    assert_eq!(message, r"first\nsecond\r\u{1b}[31m");
+    assert_eq!(body, format!("\"{}\"", message.as_str().unwrap()));
+    page.end();
+}
+
+#[test]
+fn a_placeholder_has_room_for_an_underscore() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    let page = Page::of(&[place.0.path()]);
+    browser.open(&page.url);
+    for (view, field) in [("1", "search"), ("3", "where"), ("5", "trace-id"), ("6", "series-where")]
+    {
+        browser.keys(view);
+        browser.until(&format!("document.getElementById({field:?})?.offsetHeight"));
+        // A placeholder's box cuts off what is below it.
+        let room = browser.js(&format!(
+            "(() => {{
+                const style = getComputedStyle(document.getElementById({field:?}), '::placeholder');
+                const context = document.createElement('canvas').getContext('2d');
+                context.font = `${{style.fontSize}} ${{style.fontFamily}}`;
+                const {{ fontBoundingBoxAscent, fontBoundingBoxDescent, actualBoundingBoxDescent }} = context.measureText('_');
+                const [line, letters] = [parseFloat(style.height), fontBoundingBoxAscent + fontBoundingBoxDescent];
+                return [line + parseFloat(style.paddingBottom), (line - letters) / 2 + fontBoundingBoxAscent + actualBoundingBoxDescent];
+            }})()"
+        ));
+        assert!(room[0].as_f64() >= room[1].as_f64(), "{field}: {room}");
+    }
+    browser.keys("3");
+    browser.picture("placeholder");
+    page.end();
+}
+
+#[test]
+fn a_process_is_named_once_however_many_threads_publish() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    let shop = sink(&place, "shop");
+    let ring = place.ring(&["--producers", "many"]);
+    let publish = || {
+        let mut child = perfring(&["publish", &ring]).stdin(Stdio::piped()).spawn().unwrap();
+        writeln!(child.stdin.as_mut().unwrap(), "a line").unwrap();
+        child
+    };
+    let mut children = [publish(), publish()];
+    let page = Page::of(&[place.0.path()]);
+    browser.open(&page.url);
+    std::thread::scope(|scope| {
+        log(&shop, Severity::Info, "ready");
+        let (ready, other) = mpsc::channel();
+        // The thread ends when this sender is dropped, also after a failure.
+        let (_end, waits) = mpsc::channel::<()>();
+        let shop = &shop;
+        scope.spawn(move || {
+            log(shop, Severity::Info, "ready, too");
+            ready.send(()).unwrap();
+            assert!(waits.recv().is_err());
+        });
+        other.recv().unwrap();
+        browser.until(&format!("Boolean({})", row("shop")));
+        browser.js(&format!("{}.click()", row("shop")));
+        let written = "[...document.querySelectorAll('#ring tr')].some((row) => row.innerText.includes('3 records'))";
+        browser.until(written);
+        let attached = "document.querySelectorAll('#ring table')[0].rows.length";
+        assert_eq!(browser.js(attached), 1, "threads of one process");
+        let who = |name| format!("{}.querySelector('.who > div').textContent", row(name));
+        let name = browser.js("document.querySelector('#ring td').firstChild.textContent");
+        assert_eq!(browser.js(&who("shop")), name);
+        browser.until(&format!("{} === '2 × perfring publish'", who("ring")));
+        browser.picture("named-once");
+    });
+    for child in &mut children {
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+    page.end();
+}
