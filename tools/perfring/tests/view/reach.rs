@@ -183,3 +183,41 @@ fn a_trace_in_flight_is_open_so_far() {
     assert_eq!(browser.log(), "", "the console of the page");
     page.end();
 }
+
+/// A page whose clock stands still but for `took`, ms, at each question about traces or metrics; `delays` has what
+/// timers are set to.
+const CLOCK: &str = "{
+    let at = 0;
+    performance.now = () => at;
+    window.took = 0;
+    window.delays = [];
+    const [timer, ask] = [setTimeout, fetch];
+    window.setTimeout = (call, delay, ...rest) => (delays.push(delay), timer(call, delay, ...rest));
+    window.fetch = async (path, ...rest) => {
+        const answer = await ask(path, ...rest);
+        if (/^api.(traces|metrics)/.test(path)) at += took;
+        return answer;
+    };
+}";
+
+#[test]
+fn after_a_question_that_took_long_the_next_one_waits() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    log(&sink(&place, "shop"), Severity::Info, "ready");
+    let page = Page::of(&[place.0.path()]);
+    browser.cdp("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": CLOCK }));
+    browser.open(&page.url);
+    for (view, least) in [("5", 2_000), ("6", 1_000)] {
+        for (took, between) in [(0, least), (3_000, 20 * 3_000)] {
+            browser.js(&format!("[took = {took}, delays.length = 0]"));
+            browser.keys(view);
+            let polls = "delays.filter((delay) => delay >= 1000)";
+            browser.until(&format!("{polls}.length"));
+            assert_eq!(browser.js(&format!("{polls}.at(-1)")), between, "view {view}");
+        }
+        browser.keys("1");
+    }
+    assert_eq!(browser.log(), "", "the console of the page");
+    page.end();
+}
