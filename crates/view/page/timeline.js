@@ -173,11 +173,13 @@ async function load() {
   const margin = (view.to - view.from) * 0.25;
   const [from, to, bins] = [Math.round(view.from - margin), Math.round(view.to + margin), Math.round(plot().width / 2) + 1];
   const source = view.source;
+  // What has not ended by now would look like a rate that falls.
+  const until = one ? Infinity : now();
   try {
     const all = await ask(one ? "recording/timeline" : "timeline", { ...(one ? { id: one.id } : { rings: ids.filter((id) => rings.get(id)?.timed).join(",") }), from, to, bins });
     if (source === view.source) {
       view.details.clear();
-      for (const lane of all) view.details.set(lane.id, { ...lane, from, to });
+      for (const lane of all) view.details.set(lane.id, { ...lane, from, to, until });
       const missed = all.reduce((sum, lane) => sum + lane.missed, 0);
       const more = all.filter((lane) => lane.more).length;
       const news = [more ? `A sample: ${more === 1 ? "a ring has" : `${more} rings have`} more records than are looked at` : "", missed ? `${short(missed)} records were gone before they could be looked at: where a ring has none left, bars are its counters` : ""].filter(Boolean).join("; ");
@@ -260,7 +262,7 @@ function fine(context, lane, found, top) {
     return;
   }
   bins.forEach((count, nth) => {
-    if (!count) return;
+    if (!count || from + (nth + 1) * span > found.until) return;
     const [x, until] = [xOf(from + nth * span), xOf(from + (nth + 1) * span)];
     if (until < left() || x > left() + plot().width) return;
     const height = (LANE - 14) * Math.sqrt(count / most);

@@ -5,9 +5,11 @@ use perfring_producer::{Options as RingOptions, Policy, Producer, SharedProducer
 use perfring_telemetry::{Gauge, Resource, Sink, SpanEnd, SpanId, SpanStart, TraceId, options};
 use perfring_testkit::wait::WATCHDOG;
 use perfring_view::serve::{Options, Server};
+use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::sync::mpsc::TryRecvError;
 
 fn server(dir: &Path) -> Server {
     let listen = "127.0.0.1:0".to_owned();
@@ -215,6 +217,33 @@ fn two_producers_of_one_pid_and_name_are_told_apart() {
     events.until(|data| data.contains("\"what\":\"detached\""));
     drop(second);
     events.until(|data| data.contains("\"what\":\"detached\""));
+}
+
+#[test]
+fn the_history_of_a_ring_begins_with_a_rate() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = RingOptions { policy: Policy::Overwrite, ..RingOptions::default() };
+    let mut producer = Producer::create(dir.path().join("busy"), &options).unwrap();
+    std::thread::scope(|scope| {
+        let (_end, ends) = std::sync::mpsc::channel::<()>();
+        scope.spawn(move || {
+            while ends.try_recv() == Err(TryRecvError::Empty) {
+                producer.publish(b"x").unwrap();
+                std::thread::yield_now();
+            }
+        });
+        let server = server(dir.path());
+        let mut events = Events::open(&server);
+        let mut points = Vec::new();
+        while points.is_empty() {
+            events.until(|update| update.contains("\"ticks\":[{"));
+            let (_, history) = ask(&server, "GET", "api/history?rings=0");
+            let history: Value = serde_json::from_str(&history).unwrap();
+            points = history["0"].as_array().unwrap().clone();
+        }
+        println!("{points:?}");
+        assert!(points[0][1][0].as_f64() > Some(0.0), "{points:?}");
+    });
 }
 
 #[test]

@@ -250,7 +250,8 @@ impl Model {
         for row in rows {
             self.row(row, now, clock, first);
             let Some(shown) = self.rows.get_mut(&row.id) else { continue };
-            if due {
+            // A ring's first poll knows no rate, which is not a rate of 0.
+            if due && (row.rate.is_some() || !shown.past.is_empty()) {
                 let point = Point::of(row, t);
                 shown.past.push_back(point);
                 shown.past.drain(..shown.past.len().saturating_sub(POINTS));

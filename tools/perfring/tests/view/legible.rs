@@ -5,6 +5,7 @@ use super::telemetry::{log, sink, trace};
 use super::{Page, row};
 use crate::command::{Place, perfring};
 use perfring_telemetry::Severity;
+use serde_json::json;
 use std::io::Write;
 use std::process::Stdio;
 use std::sync::mpsc;
@@ -140,5 +141,43 @@ fn a_process_is_named_once_however_many_threads_publish() {
         drop(child.stdin.take());
         child.wait().unwrap();
     }
+    page.end();
+}
+
+/// Each part of a timeline has one record, and each that has not ended has four; `drawn` has the heights of what is drawn.
+const PARTS: &str = "{
+    window.drawn = [];
+    const fill = CanvasRenderingContext2D.prototype.fillRect;
+    CanvasRenderingContext2D.prototype.fillRect = function (x, y, width, height) {
+        if (this.canvas.id === 'canvas') drawn.push(height);
+        fill.call(this, x, y, width, height);
+    };
+    const ask = fetch;
+    window.fetch = async (path, ...rest) => {
+        if (!path.startsWith('api/timeline?')) return ask(path, ...rest);
+        const { now } = await import('./format.js');
+        const query = new URLSearchParams(path.split('?')[1]);
+        const [from, to, parts, id] = ['from', 'to', 'bins', 'rings'].map((name) => Number(query.get(name)));
+        const ends = Array.from({ length: parts }, (_, nth) => from + (nth + 1) * (to - from) / parts);
+        const bins = ends.map((end) => (end > now() ? 4 : 1));
+        return Response.json([{ id, bins, records: null, lost: [], missed: 0, more: false }]);
+    };
+}";
+
+#[test]
+fn a_rate_does_not_fall_where_its_time_has_not_ended() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    place.ring(&["--time"]);
+    let page = Page::of(&[place.0.path()]);
+    browser.cdp("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": PARTS }));
+    browser.open(&page.url);
+    browser.until(&format!("Boolean({})", row("ring")));
+    browser.keys("2");
+    browser.keys("+++");
+    browser.until("drawn.filter((height) => height === 13).length > 1000");
+    browser.picture("timeline-parts");
+    assert_eq!(browser.js("drawn.includes(26)"), false);
+    assert_eq!(browser.log(), "", "the console of the page");
     page.end();
 }
