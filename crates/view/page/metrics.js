@@ -139,9 +139,9 @@ function take(answer) {
   const names = one ? [] : [...rings.values()].sort((a, b) => label(a).localeCompare(label(b), "en", { numeric: true }));
   choose(parts.ring, [["all", "all rings"], ...names.map((row) => [String(row.id), label(row)])], view.rings);
   parts.ring.disabled = Boolean(one);
-  const options = answer.metrics.map(({ name, unit, kind }) => [JSON.stringify([name, unit, kind]), `${name}${unit && unit !== "1" ? `, ${unit}` : ""} (${kind})`]);
+  const options = answer.metrics.map(({ name, unit, kind }) => [JSON.stringify([name, unit, kind]), `${name}${unit && unit !== "1" ? `, ${plainly(unit)}` : ""} (${kind})`]);
   const [name, unit] = view.metric ? JSON.parse(view.metric) : [];
-  if (view.metric && !options.some(([value]) => value === view.metric)) options.push([view.metric, `${name}${unit && unit !== "1" ? `, ${unit}` : ""}: no sample`]);
+  if (view.metric && !options.some(([value]) => value === view.metric)) options.push([view.metric, `${name}${unit && unit !== "1" ? `, ${plainly(unit)}` : ""}: no sample`]);
   const first = !view.metric && options.length;
   if (first) view.metric = options[0][0];
   choose(parts.metric, options.length ? options : [["", "no metric"]], view.metric);
@@ -163,10 +163,13 @@ function number(value) {
   return size >= 1000 ? (value < 0 ? "−" : "") + short(size) : String(+value.toPrecision(3)).replace("-", "−");
 }
 
+/** A unit without the marks of an annotation: {request} is request. */
+const plainly = (unit) => unit.replace(/[{}]/g, "");
+
 /** Writes a value in its unit; without it, where there is little room, unless it is a part of the number. */
 function written(unit, per, narrow) {
   const scale = { s: 1e9, ms: 1e6, us: 1e3, ns: 1 }[unit];
-  const plain = unit.replace(/[{}]/g, "");
+  const plain = plainly(unit);
   return (value) => {
     if (value === null || value === undefined) return "–";
     const text = scale && value > 0 ? duration(value * scale) : unit === "By" && value >= 0 ? bytes(value) : `${number(value)}${!narrow && plain && plain !== "1" ? `\u00a0${plain}` : ""}`;
@@ -292,7 +295,7 @@ function chart(shown, narrow, lost) {
   })];
   const { from, to } = view.shown;
   const axis = { stroke: color("dim"), grid: { stroke: color("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
-  const height = Math.max(160, Math.min(340, innerHeight * 0.4));
+  const height = Math.max(160, Math.min(340, innerHeight * (innerWidth > 760 ? 0.4 : 0.3)));
   const lines = shown.map((line) => ({ label: line.name, stroke: color(line.tone), width: 1.6, dash: line.dash ? [6, 4] : undefined, spanGaps: true, points: { show: line.points.length < 40, size: 5, fill: color(line.tone) } }));
   const digits = view.span < 10e9 ? 1 : 0;
   plot?.destroy();

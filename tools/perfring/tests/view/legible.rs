@@ -4,7 +4,7 @@ use super::browser::Browser;
 use super::telemetry::{log, sink, trace};
 use super::{Page, row};
 use crate::command::{Place, perfring};
-use perfring_telemetry::Severity;
+use perfring_telemetry::{Severity, Sum};
 use serde_json::json;
 use std::io::Write;
 use std::process::Stdio;
@@ -68,6 +68,50 @@ fn a_newline_in_a_message_is_written_as_in_the_details() {
     browser.picture("newline");
     assert_eq!(message, r"first\nsecond\r\u{1b}[31m");
     assert_eq!(body, format!("\"{}\"", message.as_str().unwrap()));
+    page.end();
+}
+
+#[test]
+fn a_narrow_page_cuts_off_neither_names_nor_messages() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    let shop = sink(&place, "shop");
+    for value in [1200u32, 2400] {
+        shop.emit(&Sum { unit: "{request}", ..Sum::cumulative("requests", value) }).unwrap();
+    }
+    log(&shop, Severity::Error, "cannot write: no space left on device");
+    let page = Page::of(&[place.0.path()]);
+    browser.open(&page.url);
+    browser.size(400, 800, 1);
+    browser.until(&format!("Boolean({})", row("shop")));
+    let fits = |element: &str| format!("{element}.scrollWidth <= {element}.clientWidth");
+    let kind = format!("{}.querySelector('small')", row("shop"));
+    assert_eq!(browser.js(&fits("document.querySelector('nav')")), true, "the views");
+    assert_eq!(browser.js(&format!("{kind}.textContent")), "flight recorder, many producers");
+    let whole = format!("{} && {kind}.scrollHeight <= {kind}.clientHeight", fits(&kind));
+    assert_eq!(browser.js(&whole), true, "the kind of a ring");
+    browser.keys("3");
+    browser.until("document.querySelectorAll('#records .rec').length === 4");
+    let line = "document.querySelectorAll('#records .rec')[3]";
+    let right = |element: &str| format!("{element}.getBoundingClientRect().right");
+    let message = format!("{line}.children[3].children[1]");
+    let whole = format!("{} <= {}", right(&message), right(&format!("{line}.children[3]")));
+    assert_eq!(browser.js(&whole), true, "a message");
+    browser.js(&format!("{line}.click()"));
+    browser.until("document.querySelector('.whole td')");
+    browser.picture("record-narrow");
+    // Where the lines of a name are, one after the other.
+    let names = "[...document.querySelectorAll('.whole td:first-child')].map((cell) => { const range = document.createRange(); range.selectNodeContents(cell); return [cell.textContent, range.getClientRects().length]; }).filter(([, lines]) => lines > 1)";
+    assert_eq!(browser.js(names), json!([]), "names are broken");
+    browser.keys("6");
+    browser.until("Boolean(document.querySelector('#series td'))");
+    // There is no rate of samples in one moment.
+    browser.keys("r");
+    browser.until("document.querySelector('#series td')?.textContent.includes('request')");
+    browser.picture("series-narrow");
+    assert_eq!(browser.js(&fits("document.getElementById('series')")), true, "the series");
+    let metric = browser.js("document.getElementById('metric').selectedOptions[0].text");
+    assert_eq!(metric, "requests, request (sum)");
     page.end();
 }
 
