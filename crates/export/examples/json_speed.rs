@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             line.clear();
             let what = What::Record(Rec::new(record, shapes.origin()));
             let event = Event { seq, origin: shapes.origin(), what };
-            json::encode(&event, json::Integers::Number, &mut line);
+            json::encode(&event, json::Integers::Number, &Default::default(), &mut line);
             bytes += line.len();
         }
         let rate = 100_000.0 / since.elapsed().as_secs_f64();

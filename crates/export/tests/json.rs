@@ -1,10 +1,13 @@
 //! JSON lines: their content, and files that are started, finished, filled and torn.
 
+use crate::feed::{Feed, Numbers};
 use perfring_consumer::{Item, Snapshot};
 use perfring_export::json::{Integers, JsonLines, Options, encode};
+use perfring_export::signal::Added;
 use perfring_export::{Event, Loss, LossCause, Output, Rec, Shapes, Took, What};
 use perfring_producer::types::{Encoding, Schema};
 use perfring_producer::{Options as RingOptions, Producer, RecordType};
+use perfring_telemetry::{Log, Resource};
 use perfring_types::Record;
 use serde_json::{Value, json};
 use std::fs;
@@ -46,7 +49,7 @@ fn each(snapshot: &Snapshot, shapes: &Shapes, mut then: impl FnMut(&Event<'_>)) 
 
 fn line(event: &Event<'_>) -> Value {
     let mut out = Vec::new();
-    assert!(encode(event, Integers::Number, &mut out));
+    assert!(encode(event, Integers::Number, &Added::default(), &mut out));
     assert!(!out.contains(&b'\n'));
     serde_json::from_slice(&out).unwrap()
 }
@@ -85,7 +88,7 @@ fn large_integers_are_text_if_asked_for_wherever_they_stand() {
     let lines = [Integers::Number, Integers::Text].map(|integers| {
         let what = What::Record(Rec::new(record, &origin));
         let mut line = Vec::new();
-        assert!(encode(&event(what), integers, &mut line));
+        assert!(encode(&event(what), integers, &Added::default(), &mut line));
         String::from_utf8(line).unwrap()
     });
     assert!(lines[0].ends_with(&format!(r#""fields":{document}}}"#)), "{}", lines[0]);
@@ -105,6 +108,7 @@ fn large_integers_are_text_if_asked_for_wherever_they_stand() {
     encode(
         &event(What::Lost(Loss::new(0, u64::MAX, 8, LossCause::Busy))),
         Integers::Text,
+        &Added::default(),
         &mut line,
     );
     let lost: Value = serde_json::from_slice(&line).unwrap();
@@ -160,12 +164,39 @@ fn losses_and_lateness_are_written_and_beginnings_are_not() {
     let expected = json!({"pos": 64, "records": 3, "bytes": 96, "cause": "output busy"});
     assert_eq!((&lost["lost"], &lost["ring"]), (&expected, &json!("a \"ring\"")));
     for what in [What::Began, What::Ended] {
-        assert!(!encode(&Event { seq: 1, origin, what }, Integers::Number, &mut Vec::new()));
+        let (event, none) = (Event { seq: 1, origin, what }, Added::default());
+        assert!(!encode(&event, Integers::Number, &none, &mut Vec::new()));
     }
     let Some(Ok(Item::Record(record))) = snapshot.iter().next() else { panic!() };
     let mut rec = Rec::new(record, origin);
     rec.late = 9;
     assert_eq!(line(&Event { seq: 1, origin, what: What::Record(rec) })["late_ns"], 9);
+}
+
+#[test]
+fn resources_have_what_the_configuration_adds_and_the_process_lacks() {
+    let resource = Resource::default().with("service.version", "1").with("time_unix_nano", "now");
+    let mut feed = Feed::with(1, "shop", perfring_telemetry::options(), resource);
+    feed.sink.emit(&Log { body: "mine".into(), ..Log::default() }).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out.jsonl");
+    let mut lines = JsonLines::open("json", &options(&path)).unwrap();
+    lines.add_resource(
+        &[("service.version", "2"), ("k8s.pod.name", "shop-7"), ("time_unix_nano", "then")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned())),
+    );
+    feed.pump(&mut Numbers::default(), &mut lines);
+    lines.flush().unwrap();
+    let all: Vec<Value> =
+        text(&path).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let fields = &all[0]["fields"];
+    assert_eq!(
+        (&fields["service.version"], &fields["k8s.pod.name"]),
+        (&json!("1"), &json!("shop-7"))
+    );
+    // A name that is reserved has a prefix, also in what is added.
+    assert_eq!(fields["attributes.time_unix_nano"], json!("now"));
+    assert!(all[1]["fields"]["body"] == "mine" && all[1]["fields"].get("k8s.pod.name").is_none());
 }
 
 fn options(path: &Path) -> Options {

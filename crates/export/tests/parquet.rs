@@ -202,6 +202,9 @@ fn a_signal_has_one_table_whatever_types_its_records_have() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("out");
     let mut out = Parquet::open("parquet", &ParquetOptions::new(&path)).unwrap();
+    out.add_resource(
+        &[("service.name", "other"), ("k8s.pod.name", "shop-7")].map(|(n, v)| (n.into(), v.into())),
+    );
     let mut feed = Feed::new(1, "shop");
     let (trace, span) = (TraceId([7; 16]), SpanId([8; 8]));
     // Each of the two call sites has its type. The level is a constant of the first one.
@@ -293,6 +296,7 @@ fn a_signal_has_one_table_whatever_types_its_records_have() {
     let resource = &table("resources").rows[0];
     let more: Json = serde_json::from_str(resource["attributes"].as_str().unwrap()).unwrap();
     assert_eq!((&resource["class"], &more["service.name"]), (&json!("resource"), &json!("shop")));
+    assert_eq!(more["k8s.pod.name"], json!("shop-7"));
 }
 
 /// Records whose fields change, or have names that are taken.

@@ -1,6 +1,7 @@
 //! Files that are finished by size, bounded as a whole, and compressed.
 #![cfg(feature = "zstd")]
 
+use crate::feed::{Feed, Numbers};
 use crate::numbered::{offer, origin};
 use perfring_export::recording::{Existing, Options, ReadError, Reader, Recording};
 use perfring_export::registry::{self, Kind, Place, ReadOptions};
@@ -43,6 +44,24 @@ fn offer_all(output: &mut dyn Output, origin: &Origin, numbers: std::ops::Range<
             output.flush().unwrap();
         }
     }
+}
+
+#[test]
+fn each_file_of_a_series_has_the_attributes_that_the_configuration_adds() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run.pftrace");
+    let mut output = open("perfetto", &path, "max_bytes = 1");
+    output.add_resource(&[("k8s.pod.name".to_owned(), "shop-7".to_owned())]);
+    let (mut feed, mut numbers) = (Feed::new(1, "shop"), Numbers::default());
+    for _ in 0..2 {
+        feed.again(&mut numbers, &mut *output);
+        output.flush().unwrap();
+    }
+    output.close(Instant::now()).unwrap();
+    let files = entries(dir.path(), "run.pftrace");
+    // A file for each event: the ring's beginning, and its resource.
+    let has = |file: &PathBuf| fs::read(file).unwrap().windows(6).any(|part| part == b"shop-7");
+    assert_eq!(files.iter().map(has).collect::<Vec<_>>(), [false, true, false, true]);
 }
 
 /// Returns the numbers of the records of a recording, and why it ends before its end.

@@ -34,7 +34,7 @@ pub(crate) fn run(data: &[u8]) {
 /// Checks that a line is one object, for any payload and name.
 fn as_json(event: &Event<'_>, integers: Integers) {
     let mut line = Vec::new();
-    let said = json::encode(event, integers, &mut line);
+    let said = json::encode(event, integers, &Default::default(), &mut line);
     assert_eq!(said, matches!(event.what, What::Record(_) | What::Lost(_)));
     if said {
         assert!(!line.contains(&b'\n') && line.starts_with(b"{") && line.ends_with(b"}"));

@@ -65,7 +65,7 @@ fn see(event: &Event<'_>, records: &mut u64, line: &mut Vec<u8>) {
         let _ = record.value();
     }
     line.clear();
-    if json::encode(event, json::Integers::Number, line) {
+    if json::encode(event, json::Integers::Number, &Default::default(), line) {
         assert!(!line.contains(&b'\n') && line.ends_with(b"}"));
     }
 }

@@ -151,7 +151,7 @@ pub trait Output {
     }
 
     /// Adds these attributes to the resource of each process. An attribute that the process itself has wins. To be called
-    /// before the first event. Does nothing where resources are not sent apart from records.
+    /// before the first event. Does nothing where records are not decoded.
     fn add_resource(&mut self, _: &[(String, String)]) {}
 
     /// Returns the number of the oldest event that it took and that is not settled; `None` if all

@@ -28,6 +28,8 @@ pub(crate) struct Rotated {
     /// The path of the first file.
     path: PathBuf,
     open: Box<Open>,
+    /// Attributes of resources, for each next file.
+    added: Vec<(String, String)>,
     /// The output of the current file; `None` once that is finished, until the next event.
     output: Option<Box<dyn Output>>,
     current: PathBuf,
@@ -69,6 +71,7 @@ impl Rotated {
             path: path.to_owned(),
             output: Some(open(&first)?),
             open,
+            added: Vec::new(),
             current: first,
             since: None,
             before: Figures::default(),
@@ -135,7 +138,8 @@ impl Rotated {
         }
         let next = free_path(&self.path);
         match (self.open)(&next) {
-            Ok(output) => {
+            Ok(mut output) => {
+                output.add_resource(&self.added);
                 (self.output, self.current, self.since) = (Some(output), next, None);
                 self.trouble = None;
                 self.tries.end();
@@ -162,6 +166,13 @@ fn sum(one: &Figures, other: Figures) -> Figures {
 }
 
 impl Output for Rotated {
+    fn add_resource(&mut self, attributes: &[(String, String)]) {
+        self.added = attributes.to_vec();
+        if let Some(output) = &mut self.output {
+            output.add_resource(attributes);
+        }
+    }
+
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
         if event.seq.is_multiple_of(EVERY) {
             self.turn()?;

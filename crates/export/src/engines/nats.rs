@@ -98,6 +98,7 @@ use crate::delivery::dead_letters::{DeadLetterFile, DeadLetters};
 use crate::delivery::output::{Figures, Output, OutputError, Took};
 use crate::delivery::thread::Ended;
 use crate::model::event::{Event, What};
+use crate::model::signal::Added;
 use batches::Batches;
 use flight::Finished;
 use message::{Encoder, Entry};
@@ -259,6 +260,7 @@ impl Nats {
 
 impl Output for Nats {
     fn add_resource(&mut self, attributes: &[(String, String)]) {
+        self.encoder.added = Added::new(attributes);
         if let Some(batches) = &mut self.batches {
             batches.mapper().add_resource(attributes);
         }

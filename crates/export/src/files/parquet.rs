@@ -9,9 +9,10 @@ mod slot;
 mod table;
 
 use crate::delivery::checks::{check_directory, more_than_zero, of_output};
-use crate::delivery::draft::{Draft, directory, trouble};
+use crate::delivery::draft::{Draft, directory};
 use crate::delivery::output::{Figures, Output, OutputError, Took};
 use crate::model::event::{Event, Loss, Origin, Rec, What};
+use crate::model::signal::Added;
 use ::parquet::errors::ParquetError;
 use columns::{Column, Of};
 use names::FileNames;
@@ -21,7 +22,6 @@ use signals::Signal;
 use slot::Slot;
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
-use std::io;
 use std::time::Instant;
 use table::Table;
 
@@ -97,6 +97,7 @@ pub struct Parquet {
     /// By the type's name, and its columns if they are fixed.
     by_shape: HashMap<(String, Option<Vec<Column>>), usize>,
     names: FileNames,
+    added: Added,
     open: usize,
     waiting: usize,
     /// Files that are complete, except for what the disk has no room for.
@@ -144,6 +145,7 @@ impl Parquet {
             names: FileNames::of(
                 &[&["losses", "untyped"][..], &Signal::ALL.map(Signal::name)].concat(),
             ),
+            added: Added::default(),
             open: 0,
             waiting: 0,
             ending: VecDeque::new(),
@@ -292,7 +294,7 @@ impl Parquet {
         let ParquetOptions { path, terms, .. } = &self.options;
         let draft = Draft::beside(&self.output, &path.join(name), true, terms)?;
         let table = Table::new(draft, columns);
-        let table = table.map_err(|error| trouble_of(&self.output, &self.options, &error))?;
+        let table = table.map_err(|error| self.options.trouble(&self.output, &error))?;
         slot.table = Some(table);
         self.open += 1;
         Ok(())
@@ -342,15 +344,16 @@ impl Parquet {
     }
 
     fn trouble(&self, error: &ParquetError) -> OutputError {
-        trouble_of(&self.output, &self.options, error)
+        self.options.trouble(&self.output, error)
     }
 
     fn record(&mut self, event: &Event<'_>, record: &Rec<'_>) -> Result<(), OutputError> {
         let at = self.slot(event.origin, record);
         let signal = record.kind_of().filter(|_| at != UNTYPED).and_then(Signal::of);
         let common = rows::of_record(event.origin, record, signal, self.options.timestamps);
+        let added = self.added.to_record(record);
         let value = match (record.value(), signal) {
-            (Some(Ok(value)), Some(signal)) => signal.row(value),
+            (Some(Ok(value)), Some(signal)) => signal.row(added.as_ref().unwrap_or(value)),
             (Some(Ok(value)), None) => Cow::Borrowed(value),
             (other, _) => Cow::Owned(rows::untyped(
                 other.and_then(|value| value.as_ref().err()),
@@ -372,18 +375,11 @@ fn common(at: usize, options: &ParquetOptions) -> [(&'static str, Of); 8] {
     if at == LOSSES { columns::of_losses(time) } else { columns::of_records(time) }
 }
 
-/// Converts an error, or the error of the file beneath it.
-fn trouble_of(output: &str, options: &ParquetOptions, error: &ParquetError) -> OutputError {
-    if let ParquetError::External(inner) = error
-        && let Some(inner) = inner.downcast_ref::<io::Error>()
-    {
-        return trouble(output, "write in", &options.path, inner);
-    }
-    let path = options.path.display();
-    OutputError::new(output, format!("cannot write in {path}: {error}"))
-}
-
 impl Output for Parquet {
+    fn add_resource(&mut self, attributes: &[(String, String)]) {
+        self.added = Added::new(attributes);
+    }
+
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
         if self.is_busy()? {
             return Ok(Took::Busy);

@@ -12,6 +12,7 @@ use crate::delivery::output::{Figures, Output, OutputError, Took};
 use crate::delivery::terms::Terms;
 use crate::model::event::{Event, Loss, Origin, Rec, What};
 use crate::model::processes::Processes;
+use crate::model::signal::Added;
 use crate::model::timeline::Timeline;
 use names::Names;
 use perfring_consumer::Writer;
@@ -96,6 +97,7 @@ impl PerfettoOptions {
 pub struct Perfetto {
     draft: Draft,
     timeline: Timeline,
+    added: Added,
     names: Names,
     /// Whether the next packet resets the interned strings.
     begins: bool,
@@ -124,6 +126,7 @@ impl Perfetto {
             draft: Draft::in_place(name, &options.path, options.overwrite, &options.terms)?
                 .compressed(options.compression)?,
             timeline: Timeline::default(),
+            added: Added::default(),
             names: Names::default(),
             begins: true,
             described: HashSet::new(),
@@ -215,12 +218,13 @@ impl Perfetto {
             self.begins = true;
         }
         let class = record.kind_of().and_then(|kind| kind.class.known()).unwrap_or_default();
-        let value = record.value();
+        let (value, added) = (record.value(), self.added.to_record(record));
         let is_kernels = origin.policy.is_none();
         let (Some(Ok(value)), true) = (value, class != Class::Plain || is_kernels) else {
             let (_, ring) = self.ring(origin, origin.producer.pid)?;
             return self.plain(record, at, ring);
         };
+        let value = added.as_ref().unwrap_or(value);
         let number = |name| match value.get(name) {
             Some(Value::U64(number)) => u32::try_from(*number).ok(),
             Some(Value::I64(number)) => u32::try_from(*number).ok(),
@@ -279,7 +283,11 @@ impl Perfetto {
         }
         let bytes = || Value::Bytes(record.bytes.to_vec());
         match record.value() {
-            Some(Ok(value)) => details.extend(annotate::annotations(names, "value", value)),
+            Some(Ok(value)) => {
+                let added = self.added.to_record(record);
+                let value = added.as_ref().unwrap_or(value);
+                details.extend(annotate::annotations(names, "value", value));
+            }
             Some(Err(bad)) => {
                 details.push(annotate::text(names, "damage", bad.to_string()));
                 details.push(annotate::annotation(names, "bytes", &bytes()));
@@ -326,6 +334,10 @@ impl Perfetto {
 }
 
 impl Output for Perfetto {
+    fn add_resource(&mut self, attributes: &[(String, String)]) {
+        self.added = Added::new(attributes);
+    }
+
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
         if self.draft.is_busy()? {
             return Ok(Took::Busy);

@@ -84,9 +84,22 @@ fn json_is_the_line_of_the_json_output() {
     nats.close(deadline()).unwrap();
     let stored = server.stored();
     let mut line = Vec::new();
-    perfring_export::json::encode(&event, Default::default(), &mut line);
+    perfring_export::json::encode(&event, Default::default(), &Default::default(), &mut line);
     assert_eq!(stored[0].payload, line);
     assert_eq!(stored[0].headers.len(), 1);
+}
+
+#[test]
+fn json_has_the_attributes_that_the_configuration_adds_to_resources() {
+    let Some(server) = Server::start() else { return };
+    let options = Options { payload: Payload::Json, ..options(&server) };
+    let mut nats = Nats::open("engine", &options).unwrap();
+    nats.add_resource(&[("k8s.pod.name".to_owned(), "shop-7".to_owned())]);
+    let mut feed = crate::feed::Feed::new(1, "shop");
+    feed.pump(&mut crate::feed::Numbers::default(), &mut nats);
+    nats.close(deadline()).unwrap();
+    let resource: serde_json::Value = serde_json::from_slice(&server.stored()[0].payload).unwrap();
+    assert_eq!(resource["fields"]["k8s.pod.name"], "shop-7");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::options::{Headers, Options, Payload};
 use super::subject::Template;
 use crate::files::json::{self, Integers};
 use crate::model::event::{Event, Origin, Rec, What};
+use crate::model::signal::Added;
 use async_nats::Subject;
 use async_nats::header::{HeaderMap, HeaderName};
 use bytes::Bytes;
@@ -173,6 +174,7 @@ pub(super) struct Encoder {
     template: Template,
     payload: Payload,
     integers: Integers,
+    pub(super) added: Added,
     headers: Headers,
     /// The length of the last text, so that a payload is allocated once.
     text: Vec<u8>,
@@ -192,6 +194,7 @@ impl Encoder {
             template: Template::parse(&options.subject)?,
             payload: options.payload,
             integers: options.integers,
+            added: Added::default(),
             headers: options.headers.unwrap_or(match options.payload {
                 Payload::Auto | Payload::Json | Payload::Otlp => Headers::Id,
                 Payload::Raw => Headers::All,
@@ -220,7 +223,7 @@ impl Encoder {
             (What::Record(record), Payload::Raw) => Bytes::copy_from_slice(record.bytes),
             _ => {
                 self.text.clear();
-                json::encode(event, self.integers, &mut self.text);
+                json::encode(event, self.integers, &self.added, &mut self.text);
                 Bytes::copy_from_slice(&self.text)
             }
         };

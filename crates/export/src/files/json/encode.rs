@@ -1,11 +1,12 @@
 //! Encodes an event as a line.
 
 use crate::model::event::{Event, Loss, Origin, Rec, What};
+use crate::model::signal::Added;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use perfring_consumer::Writer;
-use perfring_types::Encoding;
 use perfring_types::read::{Type, Value};
+use perfring_types::Encoding;
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 use std::io;
@@ -21,12 +22,13 @@ pub enum Integers {
     Text,
 }
 
-/// Appends the event as a JSON object, without a line end. Returns `false` for a ring's beginning
-/// or end, which has no line.
+/// Appends the event as a JSON object, without a line end. Resources get the attributes of `added`. Returns `false` for a
+/// ring's beginning or end, which has no line.
 ///
 /// ```
 /// use perfring_consumer::{Consumer, Item};
 /// use perfring_export::json::{self, Integers};
+/// use perfring_export::signal::Added;
 /// use perfring_export::{Event, Rec, Shapes, What};
 /// # use perfring_producer::{Options, Producer};
 /// # let dir = tempfile::tempdir()?;
@@ -39,11 +41,11 @@ pub enum Integers {
 /// let record = What::Record(Rec::new(record, shapes.origin()));
 /// let mut line = Vec::new();
 /// let event = Event { seq: 1, origin: shapes.origin(), what: record };
-/// assert!(json::encode(&event, Integers::Number, &mut line));
+/// assert!(json::encode(&event, Integers::Number, &Added::default(), &mut line));
 /// assert!(String::from_utf8(line)?.ends_with(r#""len":8,"text":"an order"}"#));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn encode(event: &Event<'_>, integers: Integers, out: &mut Vec<u8>) -> bool {
+pub fn encode(event: &Event<'_>, integers: Integers, added: &Added, out: &mut Vec<u8>) -> bool {
     let wall = match &event.what {
         What::Record(record) => record.wall,
         What::Lost(loss) => loss.wall,
@@ -56,7 +58,7 @@ pub fn encode(event: &Event<'_>, integers: Integers, out: &mut Vec<u8>) -> bool 
     let mut line = Line { out, integers };
     line.ring(event.origin);
     match &event.what {
-        What::Record(record) => line.body(record),
+        What::Record(record) => line.body(record, added),
         What::Lost(loss) => line.lost(loss),
         What::Began | What::Ended => {}
     }
@@ -114,7 +116,7 @@ impl Line<'_> {
         self.member(b"\",\"epoch\":", &origin.epoch);
     }
 
-    fn body(&mut self, record: &Rec<'_>) {
+    fn body(&mut self, record: &Rec<'_>, added: &Added) {
         self.member(b",\"pos\":", &record.pos);
         self.member(b",\"type\":", &record.kind);
         if let Some(kind) = record.kind_of() {
@@ -136,7 +138,10 @@ impl Line<'_> {
         }
         let read = record.kind_of().filter(|kind| !is_payload(kind)).and_then(|_| record.value());
         match read {
-            Some(Ok(fields @ Value::Struct(_))) => self.member(b",\"fields\":", fields),
+            Some(Ok(fields @ Value::Struct(_))) => {
+                let added = added.to_record(record);
+                self.member(b",\"fields\":", added.as_ref().unwrap_or(fields));
+            }
             Some(Ok(value)) => self.member(b",\"value\":", value),
             Some(Err(bad)) => {
                 self.payload(record.bytes);

@@ -8,6 +8,7 @@ use crate::delivery::output::{Figures, Output, OutputError, Took};
 use crate::delivery::stream::Stream;
 use crate::delivery::tries::Tries;
 use crate::model::event::{Event, What};
+use crate::model::signal::Added;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Stdout};
 use std::time::{Duration, Instant};
@@ -49,6 +50,7 @@ pub struct JsonLines {
     name: String,
     to: To,
     integers: Integers,
+    added: Added,
     /// Lines that are not all written.
     held: Vec<u8>,
     /// Bytes of them that are written.
@@ -96,6 +98,7 @@ impl JsonLines {
             name: name.to_owned(),
             to,
             integers: options.integers,
+            added: Added::default(),
             held: Vec::with_capacity(CHUNK + (64 << 10)),
             written: 0,
             pieces: VecDeque::new(),
@@ -166,6 +169,10 @@ impl JsonLines {
 }
 
 impl Output for JsonLines {
+    fn add_resource(&mut self, attributes: &[(String, String)]) {
+        self.added = Added::new(attributes);
+    }
+
     #[inline]
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
         if self.held.len() >= FULL {
@@ -175,7 +182,7 @@ impl Output for JsonLines {
             }
         }
         let start = self.held.len();
-        if !super::encode(event, self.integers, &mut self.held) {
+        if !super::encode(event, self.integers, &self.added, &mut self.held) {
             return Ok(Took::Yes);
         }
         self.held.push(b'\n');

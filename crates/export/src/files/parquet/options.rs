@@ -1,8 +1,12 @@
 //! Options of Parquet files.
 
+use crate::delivery::draft::trouble;
+use crate::delivery::output::OutputError;
 use crate::delivery::terms::Terms;
 use crate::model::duration::read_size;
+use ::parquet::errors::ParquetError;
 use serde::Deserialize;
+use std::io;
 use std::path::PathBuf;
 
 /// Options of a [`Parquet`](super::Parquet).
@@ -40,6 +44,17 @@ impl ParquetOptions {
         let (overwrite, rows, timestamps) = (false, 0, Timestamps::Ns);
         let terms = Terms::default();
         ParquetOptions { path: path.into(), overwrite, memory: memory(), rows, timestamps, terms }
+    }
+
+    /// Converts an error, or the error of the file beneath it.
+    pub(super) fn trouble(&self, output: &str, error: &ParquetError) -> OutputError {
+        if let ParquetError::External(inner) = error
+            && let Some(inner) = inner.downcast_ref::<io::Error>()
+        {
+            return trouble(output, "write in", &self.path, inner);
+        }
+        let path = self.path.display();
+        OutputError::new(output, format!("cannot write in {path}: {error}"))
     }
 }
 

@@ -53,4 +53,4 @@ pub use kinds::{
     SpanEnd, SpanStart, Sum,
 };
 pub use measure::{Buckets, DEFAULT_BOUNDS, Instrument, Number, Temporality};
-pub use resources::{Reported, Resources};
+pub use resources::{Added, Reported, Resources};

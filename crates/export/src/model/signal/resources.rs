@@ -1,10 +1,11 @@
 //! The resources of processes.
 
 use super::kinds::Resource;
-use crate::model::event::Origin;
+use crate::model::event::{Origin, Rec};
 use perfring_consumer::Location;
 use perfring_context::ProcessContext;
-use perfring_telemetry::names;
+use perfring_telemetry::names::{self, AttributeName};
+use perfring_types::Class;
 use perfring_types::read::Value;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -38,8 +39,32 @@ impl Reported {
 #[derive(Debug, Default)]
 pub struct Resources {
     rings: BTreeMap<u32, Ring>,
-    /// Attributes that each resource gets. An attribute that the process itself has wins.
-    added: Vec<(String, String)>,
+    added: Added,
+}
+
+/// Attributes that each resource gets. An attribute that the process itself has wins.
+#[derive(Clone, Debug, Default)]
+pub struct Added(Vec<(String, String)>);
+
+impl Added {
+    /// Creates them from names and values.
+    #[must_use]
+    pub fn new(attributes: &[(String, String)]) -> Self {
+        Added(attributes.to_vec())
+    }
+
+    /// Returns the fields of a resource's record with these attributes; `None` if the record is no resource, or nothing is added.
+    pub(crate) fn to_record(&self, record: &Rec<'_>) -> Option<Value> {
+        if self.0.is_empty() || record.kind_of()?.class.known() != Some(Class::Resource) {
+            return None;
+        }
+        let Some(Ok(Value::Struct(fields))) = record.value() else { return None };
+        let mut fields = fields.clone();
+        for (name, value) in &self.0 {
+            add(AttributeName::new(Class::Resource, name).as_str(), value, &mut fields);
+        }
+        Some(Value::Struct(fields))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -54,7 +79,7 @@ struct Ring {
 impl Resources {
     /// Adds these attributes to each resource from now on. An attribute that the process itself has wins.
     pub fn add(&mut self, attributes: &[(String, String)]) {
-        self.added = attributes.to_vec();
+        self.added = Added::new(attributes);
     }
 
     /// Stores the resource that a process reports.
@@ -64,7 +89,7 @@ impl Resources {
         for (name, value) in &resource.common.attributes {
             attributes.push(((*name).to_owned(), (*value).clone()));
         }
-        add(&self.added, &mut attributes);
+        self.added.0.iter().for_each(|(name, value)| add(name, value, &mut attributes));
         if !attributes.iter().any(|(name, _)| name == SERVICE) {
             attributes.push((SERVICE.into(), Value::Str(UNKNOWN.into())));
         }
@@ -103,7 +128,7 @@ impl Resources {
             let mut published = context(origin, pid);
             let of_own = |name: &str| published.iter().any(|(its, _)| its == name);
             let added: Vec<_> =
-                self.added.iter().filter(|(name, _)| !of_own(name)).cloned().collect();
+                self.added.0.iter().filter(|(name, _)| !of_own(name)).cloned().collect();
             published.extend(added);
             if !published.iter().any(|(name, _)| name == SERVICE) {
                 let known =
@@ -162,12 +187,14 @@ const SERVICE: &str = "service.name";
 /// OpenTelemetry's name for a service without one.
 const UNKNOWN: &str = "unknown_service";
 
-/// Adds attributes that are not there.
-fn add(added: &[(String, String)], attributes: &mut Vec<(String, Value)>) {
-    for (name, value) in added {
-        if !attributes.iter().any(|(its, _)| its == name) {
-            attributes.push((name.clone(), Value::Str(value.clone())));
-        }
+/// Adds an attribute that is not there.
+fn add<N: AsRef<str> + for<'n> From<&'n str>>(
+    name: &str,
+    value: &str,
+    attributes: &mut Vec<(N, Value)>,
+) {
+    if !attributes.iter().any(|(its, _)| its.as_ref() == name) {
+        attributes.push((name.into(), Value::Str(value.to_owned())));
     }
 }
 
