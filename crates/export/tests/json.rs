@@ -146,6 +146,7 @@ fn a_line_has_the_record_and_its_origin() {
         (&lines[0]["type_name"], &lines[0]["len"]),
         (&json!("perfring-export.Tick"), &json!(16))
     );
+    assert!(lines.iter().all(|line| line.get("class").is_none()));
     assert_eq!(lines[1]["fields"]["share"], "NaN");
     assert_eq!(lines[2]["text"], "a \"text\"\n\u{1f600}");
     assert_eq!((&lines[3]["base64"], &lines[3]["text"]), (&json!("/wA="), &Value::Null));
@@ -194,6 +195,7 @@ fn resources_have_what_the_configuration_adds_and_the_process_lacks() {
         (&fields["service.version"], &fields["k8s.pod.name"]),
         (&json!("1"), &json!("shop-7"))
     );
+    assert_eq!((&all[0]["class"], &all[1]["class"]), (&json!("resource"), &json!("log")));
     // A name that is reserved has a prefix, also in what is added.
     assert_eq!(fields["attributes.time_unix_nano"], json!("now"));
     assert!(all[1]["fields"]["body"] == "mine" && all[1]["fields"].get("k8s.pod.name").is_none());

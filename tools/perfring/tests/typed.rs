@@ -77,6 +77,8 @@ fn json_has_typed_values_or_the_payload() {
             "trace_id": "4bf92f3577b34da60000000000000001", "span_id": "00f067aa0ba902b7",
         });
         assert_eq!(lines[7]["fields"], fields);
+        let classes: Vec<_> = lines[7..12].iter().map(|line| &line["class"]).collect();
+        assert_eq!(classes, ["log", "span_start", "span_start", "span_end", "log"]);
         assert_eq!(keys(12), ["bad", "len", "pos", "text", "type", "type_name"]);
         assert_eq!(lines[12]["text"], "too short\u{1b}");
         assert_eq!(

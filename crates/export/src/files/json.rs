@@ -16,6 +16,7 @@
 //! | `ring`, `uuid`, `epoch` | the ring's name, its own id, and how many producers had attached when it was opened |
 //! | `pos` | with `uuid` the record's key: identifies a line that is received twice |
 //! | `type`, `type_name`, `len` | the record's type, by number and, if the ring has it, by name; bytes of the payload |
+//! | `class` | the type's class: `log`, `span_start`, `span_end`, `gauge`, `sum`, `histogram` or `resource`; missing if it has none |
 //! | `late_ns` | how much the record arrived too late for the order of time; missing if it did not |
 //! | `fields`, `value` | its value by its type: an object, or something else |
 //! | `text`, `base64` | instead of these the payload, if it has no type, or a type without fields |
@@ -31,7 +32,7 @@ mod packed;
 
 use crate::delivery::checks::{check_file, of_output};
 use crate::delivery::output::OutputError;
-pub use encode::{Integers, encode, utc};
+pub use encode::{Integers, class_of, encode, utc};
 pub use file::Options;
 pub use lines::JsonLines;
 

@@ -4,6 +4,7 @@ use crate::records::time::exact_utc;
 use crate::records::typed::Seen;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use perfring_export::json::class_of;
 use perfring_types::read::Value;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -17,6 +18,8 @@ struct RecordLine<'a> {
     r#type: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     type_name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class: Option<&'a str>,
     len: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     time: Option<String>,
@@ -66,11 +69,13 @@ fn is_false(value: &bool) -> bool {
 pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>) -> io::Result<()> {
     let record = &seen.record;
     let wall = seen.when.and_then(|when| when.wall);
+    let kind = seen.kind.filter(|_| seen.value.is_some());
     let mut object = RecordLine {
         ring: seen.ring,
         pos: record.pos,
         r#type: record.kind,
-        type_name: seen.kind.filter(|_| seen.value.is_some()).map(|kind| &*kind.name),
+        type_name: kind.map(|kind| &*kind.name),
+        class: kind.and_then(class_of),
         len: record.bytes.len(),
         time: wall.map(exact_utc),
         time_ns: seen.when.map(|when| when.timestamp),

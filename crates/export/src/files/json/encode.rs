@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use perfring_consumer::Writer;
 use perfring_types::read::{Type, Value};
-use perfring_types::Encoding;
+use perfring_types::{Class, Encoding};
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 use std::io;
@@ -121,6 +121,9 @@ impl Line<'_> {
         self.member(b",\"type\":", &record.kind);
         if let Some(kind) = record.kind_of() {
             self.member(b",\"type_name\":", &*kind.name);
+            if let Some(class) = class_of(kind) {
+                self.member(b",\"class\":", class);
+            }
         }
         self.member(b",\"len\":", &record.bytes.len());
         if let Some(time) = record.time {
@@ -174,6 +177,12 @@ impl Line<'_> {
         }
         self.out.push(b'}');
     }
+}
+
+/// Returns the name of a type's class; `None` if the type is the program's own, which has no class.
+#[must_use]
+pub fn class_of(kind: &Type) -> Option<&str> {
+    Some(kind.class.name()).filter(|_| kind.class.known() != Some(Class::Plain))
 }
 
 /// Returns whether the raw payload is all there is to show.

@@ -1,8 +1,9 @@
 //! Formats a type as text for people.
 
 use crate::columns::paragraph;
+use perfring_export::json::class_of;
 use perfring_types::read::{Type, TypeField, TypeShape, Value};
-use perfring_types::{Class, Encoding, Kind};
+use perfring_types::{Encoding, Kind};
 use perfring_view::escape::{one_line, word};
 use std::io::{self, Write};
 
@@ -31,8 +32,8 @@ pub(super) fn write(
     line("type", &number(kind.id.get()))?;
     line("version", &kind.version.to_string())?;
     line("encoding", &encoding(kind))?;
-    if kind.class.known() != Some(Class::Plain) {
-        line("class", kind.class.name())?;
+    if let Some(class) = class_of(kind) {
+        line("class", class)?;
     }
     if !kind.help.is_empty() {
         line("help", &kind.help)?;
