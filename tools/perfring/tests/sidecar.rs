@@ -12,7 +12,7 @@ use perfring_abi::CONSUMER_LOCK_BYTE;
 use perfring_producer::{CpuProducer, Options, Policy, Producer};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::wait::until;
-use serde_json::Value;
+use serde_json::{Value, json};
 use stage::{Rings, len, publish, rings_end, text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -271,7 +271,11 @@ fn copies_of_a_ring_do_not_hide_it() {
     fs::copy(at("m"), elsewhere.join("m")).unwrap();
     let output = format!("json:{}", rings.path("all.jsonl"));
     let other = elsewhere.to_str().unwrap();
-    let live = rings.sidecar(&["--output", &output, other]);
+    let control = rings.path("control");
+    let live = rings.sidecar(&["--output", &output, &format!("--control={control}"), other]);
+    let status = |how: &[&str]| {
+        run(&[&["sidecar", "status", "--control", &control], how].concat(), b"").out()
+    };
     let read = |count: usize| {
         until("all are delivered", || rings.lines("all").len() >= count);
         let lines = rings.lines("all");
@@ -280,6 +284,19 @@ fn copies_of_a_ring_do_not_hide_it() {
     read(100);
     fs::copy(at("m"), at("z")).unwrap();
     until("it is reported", || rings.said().contains("rings/z is not read"));
+    let of = at("m").to_str().unwrap().to_owned();
+    let copies = [elsewhere.join("m"), at("a"), at("z")].map(|path| path.display().to_string());
+    let listed = copies.each_ref().map(|path| json!({ "path": path, "of": of, "ring": "m" }));
+    let all = || serde_json::from_str::<Value>(&status(&["--json"])).unwrap();
+    assert_eq!(all()["copies"], json!(listed));
+    let told = status(&[]);
+    assert!(told.lines().nth(1).unwrap().contains(", 3 copies of rings;"), "{told}");
+    for path in &copies {
+        assert!(
+            told.contains(&format!("{path} is a copy of {of}, which is read as m\n")),
+            "{told}"
+        );
+    }
     publish(&mut producer, 100, 200);
     read(200);
     // A copy that is removed does not end the ring, ...
@@ -288,10 +305,15 @@ fn copies_of_a_ring_do_not_hide_it() {
         publish(&mut producer, 0, 1);
     }
     until("they are delivered", || rings.lines("all").len() == 203);
+    until("no copy is listed", || !status(&[]).contains("cop"));
     // ... and one that has another name now is the same.
     fs::rename(at("m"), elsewhere.join("m")).unwrap();
     publish(&mut producer, 0, 1);
     until("it is delivered", || rings.lines("all").len() == 204);
+    let (now, late) = (elsewhere.join("m"), at("late"));
+    until("its new name is known", || all()["rings"][0]["location"] == json!(now));
+    fs::copy(&now, &late).unwrap();
+    until("it is reported", || rings.said().contains("rings/late is a copy of"));
     drop(producer);
     live.signal(Signal::SIGTERM);
     assert_eq!(rings_end(live).2, 0, "{}", rings.said());
@@ -302,6 +324,9 @@ fn copies_of_a_ring_do_not_hide_it() {
     }
     let why = format!("elsewhere/m is a copy of {}, which is read", at("m").display());
     assert_eq!(said.matches(&why).count(), 1, "{said}");
+    let (last, now, late) = (said.lines().last().unwrap(), now.display(), late.display());
+    let why = format!("; nothing is left; copies, which are not read: {late} of {now}\"");
+    assert!(last.contains("level=info") && last.ends_with(&why), "{last}");
 }
 
 #[test]

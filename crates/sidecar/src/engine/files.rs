@@ -72,7 +72,9 @@ impl Engine {
             return Appeared::Read;
         }
         if named && !ring.removed {
-            return Appeared::Copy(ring.shapes.origin().location.clone());
+            return Appeared::Copy(
+                ring.location.as_ref().map_or_else(String::new, ToString::to_string),
+            );
         }
         ring.stage = Stage::Ending;
         self.leave(*id);

@@ -102,6 +102,13 @@ impl fmt::Debug for Unread<'_> {
 }
 
 impl RingStatus<'_> {
+    /// Returns where its file is now, or was before it was removed: it may have been renamed.
+    #[must_use]
+    pub fn location(&self) -> String {
+        let location = self.unread.0.location.as_ref();
+        location.map_or_else(|| self.origin.location.clone(), ToString::to_string)
+    }
+
     /// Returns how many bytes are unread, at most the ring's size: of a ring that is consumed, those that its slowest
     /// consumer has not released; of one that is observed, those that the sidecar has not delivered. `None` for a ring
     /// of the kernel.

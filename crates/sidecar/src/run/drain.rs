@@ -84,6 +84,14 @@ impl Sidecar {
         if !not_read.is_empty() {
             let _ = write!(line, "; not read: {}", not_read.join(", "));
         }
+        let copies = self.inputs.unreadable.copies(&self.engine);
+        let copies = copies.map(|copy| format!("{} of {}", copy.path.display(), copy.of));
+        match copies.collect::<Vec<_>>() {
+            copies if copies.is_empty() => {}
+            copies => {
+                let _ = write!(line, "; copies, which are not read: {}", copies.join(", "));
+            }
+        }
         let refused: u64 = self.engine.outputs().map(|output| output.figures.refused).sum();
         if refused > 0 {
             let _ = write!(line, "; {refused} records were refused for good");

@@ -33,6 +33,7 @@ pub(crate) fn json(present: Present<'_>) -> Value {
         "rings_damaged": engine.damaged(),
         "rings_unreadable": counts,
         "unreadable_rings": unreadable.json(),
+        "copies": unreadable.copies_json(engine),
         "outputs": outputs,
         "merge": { "late": merge.late, "late_most_seconds": merge.late_most as f64 / 1e9, "polls": merge.polls },
         "settled": engine.is_settled(),
@@ -49,7 +50,7 @@ fn ring_json(ring: &RingStatus<'_>, space: Space) -> Value {
     let Space { size, lag, fill, unread_age } = space;
     json!({
         "ring": ring.origin.name,
-        "location": ring.origin.location,
+        "location": ring.location(),
         "uuid": ring.origin.uuid_text(),
         "policy": match ring.origin.policy {
             Some(Policy::Drop) => "drop",
@@ -139,6 +140,13 @@ pub(crate) fn line(engine: &Engine, unreadable: &Unreadable) -> String {
     }
     if unreadable.len() > 0 {
         let _ = write!(line, ", {} not read now", unreadable.len());
+    }
+    match unreadable.copies(engine).count() {
+        0 => {}
+        1 => line.push_str(", 1 copy of a ring"),
+        copies => {
+            let _ = write!(line, ", {copies} copies of rings");
+        }
     }
     for output in engine.outputs() {
         let figures = &output.figures;

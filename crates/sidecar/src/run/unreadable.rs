@@ -1,6 +1,7 @@
 //! Rings of the inputs that are not read, and files that may be rings.
 
 use crate::config::REASONS;
+use crate::engine::Engine;
 use crate::limits::RAISE_NOFILE;
 use crate::log::Say;
 use perfring_set::{NoRing, NotRead};
@@ -20,6 +21,17 @@ pub(crate) struct Unreadable {
     rings: BTreeMap<PathBuf, Unread>,
     /// Files in directories, by their reasons: a message for each of the first.
     files: BTreeMap<NotRead, usize>,
+    /// Copies of rings that are read, with the rings' uuids.
+    copies: BTreeMap<PathBuf, [u8; 16]>,
+}
+
+/// A copy of a ring that is read.
+pub(crate) struct RingCopy<'a> {
+    pub(crate) path: &'a Path,
+    /// The location of the file that is read.
+    pub(crate) of: String,
+    /// The ring's name.
+    pub(crate) ring: &'a str,
 }
 
 struct Unread {
@@ -78,14 +90,38 @@ impl Unreadable {
         }
     }
 
+    /// Notes a file that is a copy of a ring with this uuid.
+    pub(super) fn copy(&mut self, path: &Path, uuid: [u8; 16]) {
+        self.copies.insert(path.to_owned(), uuid);
+    }
+
+    /// Returns all copies of rings that are read.
+    pub(crate) fn copies<'a>(
+        &'a self,
+        engine: &'a Engine,
+    ) -> impl Iterator<Item = RingCopy<'a>> + 'a {
+        self.copies.iter().filter_map(|(path, uuid)| {
+            let ring = engine.rings().find(|ring| ring.origin.uuid == *uuid)?;
+            Some(RingCopy { path, of: ring.location(), ring: &ring.origin.name })
+        })
+    }
+
+    /// Returns the first copies as JSON.
+    pub(crate) fn copies_json(&self, engine: &Engine) -> Value {
+        let one = |RingCopy { path, of, ring }: RingCopy<'_>| json!({ "path": path.display().to_string(), "of": of, "ring": ring });
+        self.copies(engine).take(LISTED).map(one).collect()
+    }
+
     /// Notes that a ring can be read, or is gone. Returns whether it was not read before.
     pub(super) fn readable(&mut self, path: &Path) -> bool {
+        self.copies.remove(path);
         self.rings.remove(path).is_some()
     }
 
     /// Notes that nothing below this path is an input any more.
     pub(super) fn left(&mut self, dir: &Path) {
         self.rings.retain(|path, _| !path.starts_with(dir));
+        self.copies.retain(|path, _| !path.starts_with(dir));
     }
 
     pub(super) fn has(&self, path: &Path) -> bool {

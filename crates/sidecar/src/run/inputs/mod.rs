@@ -247,10 +247,17 @@ impl Poll<'_, '_> {
                 return;
             }
             Change::Refused(other) => {
-                if RingFile::inspect(other.path.as_path()).is_err_and(|error| is_damage(&error)) {
+                let file = RingFile::inspect(other.path.as_path());
+                let identity = file.and_then(|file| file.identity());
+                if identity.as_ref().is_err_and(is_damage) {
                     self.damaged.found(&other.path, self.engine);
                 }
-                return self.unreadable.refused(&other, self.say);
+                self.unreadable.refused(&other, self.say);
+                // Of a ring with a uuid, this says that it is a copy.
+                if let (Ok(identity), NotRead::Foreign) = (identity, other.reason) {
+                    self.unreadable.copy(&other.path, identity.uuid);
+                }
+                return;
             }
             _ => return,
         };

@@ -43,10 +43,16 @@ impl Poll<'_, '_> {
     /// Attaches to a ring, unless it is read.
     pub(super) fn take(&mut self, location: &Location, input: &Input, uuid: [u8; 16]) -> Tried {
         match self.engine.file_appeared(&uuid, location) {
-            Appeared::Read => Tried::Attached,
-            Appeared::Copy(of) => Tried::Later(format!(
-                "{location} is a copy of {of}, which is read: keep copies in directories that are no inputs"
-            )),
+            Appeared::Read => {
+                self.unreadable.readable(&location.path());
+                Tried::Attached
+            }
+            Appeared::Copy(of) => {
+                self.unreadable.copy(&location.path(), uuid);
+                Tried::Later(format!(
+                    "{location} is a copy of {of}, which is read: keep copies in directories that are no inputs"
+                ))
+            }
             // The position of the other file is saved once all that was read of it is delivered.
             Appeared::New if self.engine.has(&uuid) => Tried::Later(String::new()),
             Appeared::New => self.attach(location, input, uuid),

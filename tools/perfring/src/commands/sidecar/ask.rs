@@ -103,7 +103,12 @@ fn lines(request: &Request, answer: &Value) -> Vec<String> {
         Request::Status => {
             let is_ready = answer["status"]["ready"] == true;
             let is_ready = if is_ready { "ready" } else { "not ready" };
-            vec![is_ready.to_owned(), text(&answer["line"])]
+            let copies = all(&answer["status"]["copies"]);
+            let copies = copies.iter().map(|copy| {
+                let (path, of) = (text(&copy["path"]), text(&copy["of"]));
+                format!("{path} is a copy of {of}, which is read as {}", text(&copy["ring"]))
+            });
+            [is_ready.to_owned(), text(&answer["line"])].into_iter().chain(copies).collect()
         }
         Request::Reload => {
             summary("the configuration was reloaded");
