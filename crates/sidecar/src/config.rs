@@ -246,6 +246,7 @@ impl Config {
             inputs: &self.inputs,
             outputs: &self.outputs,
             snapshots: &self.snapshots,
+            terms: &settings.terms(),
             state: settings.state.as_deref(),
             status: settings.status.as_deref(),
             control: settings.control.as_ref().and_then(|control| control.path.as_deref()),

@@ -125,6 +125,25 @@ fn what_the_start_refuses_the_check_refuses_with_the_same_sentence() {
             twice("null", "buffer = { path = \"ROOT/out/b\" }"),
             "the buffer of the output \"null\" and the buffer of",
         ),
+        (
+            twice("otlp", "dead_letters = \"ROOT/out/d\""),
+            "the dead letters of the output \"otlp\" and the dead letters of the output \"otlp-2\" both write to ROOT/out/d",
+        ),
+        (
+            output("json", "path = \"ROOT/out/x\"\n")
+                + &output("otlp", "dead_letters = \"ROOT/link/../out/x\""),
+            "the output \"json\" and the dead letters of the output \"otlp\" both write to",
+        ),
+        (
+            "state = \"ROOT/out/s\"\n".to_owned()
+                + &output("otlp", "name = \"a/b\"\n")
+                + &output("nats", "name = \"a-b\""),
+            "the dead letters of the output \"a-b\" both write to ROOT/out/dead-letters-a-b.jsonl",
+        ),
+        (
+            output("otlp", "dead_letters = \"ROOT/rings/letters\""),
+            "the dead letters of the output \"otlp\" writes to ROOT/rings/letters in the directory of an input",
+        ),
         (twice("prometheus", "listen = \"127.0.0.1:19464\""), "both listen on 127.0.0.1:19464"),
         (
             format!(

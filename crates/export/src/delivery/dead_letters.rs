@@ -24,6 +24,29 @@ pub enum DeadLetterFile {
     At(PathBuf),
 }
 
+impl DeadLetterFile {
+    /// Returns the path of the file of the output of this name; `None` if there is none.
+    ///
+    /// ```
+    /// use perfring_export::{DeadLetterFile, Terms};
+    /// let terms = Terms { dead_letters: Some("/var/lib/perfring".into()), ..Terms::default() };
+    /// let path = DeadLetterFile::Default.path("otlp", &terms);
+    /// assert_eq!(path, Some("/var/lib/perfring/dead-letters-otlp.jsonl".into()));
+    /// ```
+    #[must_use]
+    pub fn path(&self, output: &str, terms: &Terms) -> Option<PathBuf> {
+        match (self, &terms.dead_letters) {
+            (DeadLetterFile::At(path), _) => Some(path.clone()),
+            (DeadLetterFile::Default, Some(dir)) => {
+                let plain = |c: char| if matches!(c, '/' | '\0') { '-' } else { c };
+                let name: String = output.chars().map(plain).collect();
+                Some(dir.join(format!("dead-letters-{name}.jsonl")))
+            }
+            (DeadLetterFile::Default, None) | (DeadLetterFile::Off, _) => None,
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for DeadLetterFile {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -88,19 +111,10 @@ impl DeadLetters {
         max_bytes: u64,
     ) -> Result<Option<Self>, OutputError> {
         let mode = terms.mode;
-        let path = match (file, &terms.dead_letters) {
-            (DeadLetterFile::At(path), _) => {
-                let opened = append(path, mode);
-                opened.map_err(|error| trouble(output, "write", path, &error))?;
-                path.clone()
-            }
-            (DeadLetterFile::Default, Some(dir)) => {
-                let plain = |c: char| if matches!(c, '/' | '\0') { '-' } else { c };
-                let name: String = output.chars().map(plain).collect();
-                dir.join(format!("dead-letters-{name}.jsonl"))
-            }
-            (DeadLetterFile::Default, None) | (DeadLetterFile::Off, _) => return Ok(None),
-        };
+        if let DeadLetterFile::At(path) = file {
+            append(path, mode).map_err(|error| trouble(output, "write", path, &error))?;
+        }
+        let Some(path) = file.path(output, terms) else { return Ok(None) };
         Ok(Some(DeadLetters { path, mode, max_bytes, turn: Mutex::default() }))
     }
 

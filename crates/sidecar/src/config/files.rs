@@ -6,7 +6,7 @@ use super::snapshot_rule::SnapshotRule;
 use super::table::ConfigError;
 
 use perfring_consumer::Location;
-use perfring_export::{check_directories, check_file, check_socket};
+use perfring_export::{Terms, check_directories, check_file, check_socket};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
@@ -16,6 +16,7 @@ pub(super) struct Places<'a> {
     pub(super) inputs: &'a [Input],
     pub(super) outputs: &'a [OutputConfig],
     pub(super) snapshots: &'a [SnapshotRule],
+    pub(super) terms: &'a Terms,
     pub(super) state: Option<&'a Path>,
     pub(super) status: Option<&'a Path>,
     pub(super) control: Option<&'a Path>,
@@ -125,6 +126,9 @@ fn once(places: &Places<'_>) -> Result<(), ConfigError> {
         }
         if let Some(buffer) = &output.buffer {
             add(&output.place, &buffer.path, format!("the buffer of {name}"))?;
+        }
+        if let Some(file) = output.dead_letters.path(&output.name, places.terms) {
+            add(&output.place, &file, format!("the dead letters of {name}"))?;
         }
     }
     let others =

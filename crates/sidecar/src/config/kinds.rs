@@ -3,7 +3,9 @@
 use super::filter::{Filter, Severity, Where};
 use super::table::{ConfigError, Table};
 use perfring_export::registry::{self, Delivers, Kind, Opener, Place};
-use perfring_export::{BufferOptions, Buffered, Output, OutputError, Terms, read_some_duration};
+use perfring_export::{
+    BufferOptions, Buffered, DeadLetterFile, Output, OutputError, Terms, read_some_duration,
+};
 use perfring_types::read::parse_duration;
 use serde::Deserialize;
 use std::collections::HashSet;
@@ -58,6 +60,8 @@ pub struct OutputConfig {
     pub(super) held_for: Duration,
     /// The file or the directory that it writes to, or `-` for stdout.
     pub(super) file: Option<PathBuf>,
+    /// Where it keeps what its receiver refuses for good.
+    pub(super) dead_letters: DeadLetterFile,
     /// The address that it listens on.
     pub(super) listen: Option<String>,
     /// Attributes that it adds to the resource of each process.
@@ -114,6 +118,7 @@ impl OutputConfig {
             file: None,
             same: String::new(),
             place: String::new(),
+            dead_letters: DeadLetterFile::Off,
             listen: None,
             resource: Vec::new(),
             open: Opener::new(|_| Ok(()), move |name, _| open(name)),
@@ -185,6 +190,10 @@ impl OutputConfig {
             Place::File | Place::FileOrPipe | Place::Directory => place,
             _ => None,
         };
+        let dead_letters = match of.place {
+            Place::Address | Place::Addresses => table.value("dead_letters").unwrap_or_default(),
+            _ => DeadLetterFile::Off,
+        };
         let mut held_for = Duration::ZERO;
         if of.delivers == Delivers::Finished {
             let max_age = table.text_or("max_age", MAX_AGE);
@@ -204,6 +213,7 @@ impl OutputConfig {
             delivered_within,
             held_for,
             file,
+            dead_letters,
             listen,
             resource: Vec::new(),
             place: at,

@@ -140,6 +140,11 @@ impl<'a> Table<'a> {
         self.table.get(key).and_then(|value| value.get_ref().as_str()).map(str::to_owned)
     }
 
+    /// Returns the value of a key; `None` if it has none, or another kind of value.
+    pub(super) fn value<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        T::deserialize(ValueDeserializer::from(self.table.get(key)?.clone())).ok()
+    }
+
     /// Returns the text of a key, which becomes `default` if the key is not there.
     pub(super) fn text_or(&mut self, key: &'static str, default: &'static str) -> String {
         if !self.table.contains_key(key) {
