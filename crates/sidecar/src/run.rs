@@ -258,6 +258,9 @@ impl Sidecar {
             && !self.inputs.poll(&mut self.engine, &self.positions, say)
         {}
         self.service.followed();
+        if !self.once {
+            self.report_start(say);
+        }
         // What is present at the first poll is what `once` reads.
         let mut heads = None;
         loop {

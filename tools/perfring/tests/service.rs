@@ -122,6 +122,43 @@ const DEAD: &str = "[[output]]\ntype = \"otlp\"\nname = \"dead\"\n\
                     endpoint = \"http://127.0.0.1:1\"\ndelivered_within = \"100ms\"\n";
 
 #[test]
+fn a_start_says_what_is_read_and_written_and_where_the_sidecar_is_asked() {
+    let run = Run::new();
+    let listens = cfg!(feature = "prometheus");
+    let page = "[[output]]\ntype = \"prometheus\"\nlisten = \"127.0.0.1:0\"\n";
+    run.configure(&format!(
+        "[health]\nlisten = \"127.0.0.1:0\"\n{}[[input]]\nring = {:?}\n",
+        if listens { page } else { "" },
+        run.path("later")
+    ));
+    for (args, count) in [(&[][..], 1), (&["-q"], 0), (&["-v"], 1), (&["--once"], 0)] {
+        let _ = fs::remove_file(run.path("said"));
+        if args == ["--once"] {
+            let done = crate::command::run(
+                &["sidecar", "--config", &run.path("sidecar.toml"), "--once"],
+                b"",
+            );
+            assert!(!done.err().contains("started"), "{}", done.err());
+            continue;
+        }
+        let live = run.start_with(args, &[]);
+        let health = run.status()["health"].as_str().unwrap().to_owned();
+        live.signal(Signal::SIGTERM);
+        ended(live);
+        let started = format!(
+            "level=info msg=\"started: reads all rings in {}, the ring {}; writes to out{}; [health] at {health}; [control] at {}\"",
+            run.path("rings"),
+            run.path("later"),
+            if listens { ", prometheus at 127.0.0.1:0" } else { "" },
+            run.path("socket")
+        );
+        let said = run.said();
+        assert_eq!(said.matches(&started).count(), count, "{args:?}: {started} {said}");
+        assert_eq!(said.matches("started").count(), count, "{args:?}: {said}");
+    }
+}
+
+#[test]
 fn losses_stay_in_totals_and_counters_when_their_ring_is_pruned() {
     let run = Run::new();
     let config = run.configure("[health]\nlisten = \"127.0.0.1:0\"\n");

@@ -161,7 +161,21 @@ impl Input {
             .then(|| format!("{} does not exist yet: the sidecar waits for it", path.display()))
     }
 
+    /// Returns what it reads.
+    pub(crate) fn what(&self) -> String {
+        match &self.source {
+            InputSource::Dir(dir) => format!("all rings in {}", dir.display()),
+            InputSource::Ring(location) => format!("the ring {location}"),
+            InputSource::Kernel { events, pid } => {
+                let events: Vec<String> = events.iter().map(ToString::to_string).collect();
+                let whose = pid.map_or("all processes".to_owned(), |pid| format!("process {pid}"));
+                format!("the kernel's {} of {whose}", events.join(", "))
+            }
+        }
+    }
+
     pub(super) fn describe(&self) -> String {
+        let what = self.what();
         let priority = match self.priority {
             Some(true) => "; given to outputs before others",
             Some(false) => "; without priority, whatever their names",
@@ -169,18 +183,9 @@ impl Input {
         };
         let named =
             self.name.as_ref().map_or(String::new(), |name| format!("; names begin with {name}/"));
-        let source = match &self.source {
-            InputSource::Dir(dir) => format!("all rings in {}", dir.display()),
-            InputSource::Ring(location) => format!("the ring {location}"),
-            InputSource::Kernel { events, pid } => {
-                let events: Vec<String> = events.iter().map(ToString::to_string).collect();
-                let whose = pid.map_or("all processes".to_owned(), |pid| format!("process {pid}"));
-                return format!(
-                    "reads the kernel's {} of {whose}{priority}{named}",
-                    events.join(", ")
-                );
-            }
-        };
+        if let InputSource::Kernel { .. } = self.source {
+            return format!("reads {what}{priority}{named}");
+        }
         let mode = match self.mode {
             Mode::Auto => "drop rings are consumed, overwrite rings observed",
             Mode::Consume => "consumed",
@@ -196,6 +201,6 @@ impl Input {
             Trusted::Nobody => "; copied",
             Trusted::Peers => "; not copied",
         };
-        format!("reads {source}: {mode}{trust}{prune}{priority}{named}")
+        format!("reads {what}: {mode}{trust}{prune}{priority}{named}")
     }
 }

@@ -63,7 +63,7 @@ pub struct OutputConfig {
     /// Where it keeps what its receiver refuses for good.
     pub(super) dead_letters: DeadLetterFile,
     /// The address that it listens on.
-    pub(super) listen: Option<String>,
+    pub(crate) listen: Option<String>,
     /// Attributes that it adds to the resource of each process.
     pub(super) resource: Vec<(String, String)>,
     /// Where it stands in the configuration, for errors.

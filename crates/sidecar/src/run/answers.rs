@@ -2,6 +2,7 @@
 
 use super::figures::Present;
 use super::{Reload, Sidecar, status};
+use crate::config::Input;
 use crate::control::Request;
 use crate::log::Say;
 use crate::signals::Signals;
@@ -77,6 +78,29 @@ impl Sidecar {
             }
         }
         failed.map_or(Ok(files), Err)
+    }
+
+    /// Says what is read and written, and the addresses of the sidecar itself.
+    pub(super) fn report_start(&self, say: &mut Say<'_>) {
+        let inputs: Vec<String> = self.config.inputs.iter().map(Input::what).collect();
+        let outputs = self.config.outputs.iter().map(|output| match &output.listen {
+            Some(address) => format!("{} at {address}", output.name),
+            None => output.name.clone(),
+        });
+        let outputs: Vec<String> = outputs.collect();
+        let outputs = match outputs.is_empty() {
+            true => "writes snapshots only".to_owned(),
+            false => format!("writes to {}", outputs.join(", ")),
+        };
+        let health = self.service.address().map(|address| format!("; [health] at {address}"));
+        let control = self.service.control();
+        let control = control.map(|path| format!("; [control] at {}", path.display()));
+        say.info(&format!(
+            "started: reads {}; {outputs}{}{}",
+            inputs.join(", "),
+            health.unwrap_or_default(),
+            control.unwrap_or_default()
+        ));
     }
 
     /// Formats the figures in one line.

@@ -17,7 +17,7 @@ use crate::engine::Engine;
 use perfring_export::InBuffer;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The interval at which it is found out whether the sidecar is ready.
@@ -33,6 +33,8 @@ pub(super) struct Service {
     #[cfg(feature = "health")]
     endpoint: Option<Endpoint>,
     requests: Option<Requests>,
+    /// The path of the control socket.
+    control: Option<PathBuf>,
     /// The rings that were there at the start are read.
     followed: bool,
     ending: bool,
@@ -54,6 +56,7 @@ impl Service {
             #[cfg(feature = "health")]
             endpoint: None,
             requests: None,
+            control: None,
             followed: false,
             ending: false,
             reasons: vec!["it is starting".into()],
@@ -64,7 +67,10 @@ impl Service {
             draining: Vec::new(),
         };
         if let Some(control) = &settings.control {
-            service.requests = Some(listen(control.path.as_deref())?);
+            let path = control.path.clone().or_else(control::default_path);
+            let path = path.ok_or(StartError::ControlPath)?;
+            service.requests = Some(listen(&path)?);
+            service.control = Some(path);
         }
         #[cfg(feature = "health")]
         if let Some(health) = &settings.health {
@@ -85,6 +91,11 @@ impl Service {
         return self.endpoint.as_ref().map(Endpoint::address);
         #[cfg(not(feature = "health"))]
         None
+    }
+
+    /// Returns the path of the control socket.
+    pub(super) fn control(&self) -> Option<&Path> {
+        self.control.as_deref()
     }
 
     /// Takes what a new configuration may change of the endpoint.
@@ -229,13 +240,11 @@ impl Service {
 }
 
 /// Makes the control socket, and its directory if there is none.
-fn listen(path: Option<&Path>) -> Result<Requests, StartError> {
-    let path = path.map(Path::to_owned).or_else(control::default_path);
-    let path = path.ok_or(StartError::ControlPath)?;
-    let failed = |source| StartError::Control { path: path.clone(), source };
+fn listen(path: &Path) -> Result<Requests, StartError> {
+    let failed = |source| StartError::Control { path: path.to_owned(), source };
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
         DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
     }
-    let requests = Requests::listen(&path).map_err(failed)?;
-    requests.ok_or(StartError::ControlTaken { path })
+    let requests = Requests::listen(path).map_err(failed)?;
+    requests.ok_or_else(|| StartError::ControlTaken { path: path.to_owned() })
 }
