@@ -393,3 +393,27 @@ fn the_check_says_which_inputs_are_not_there_yet() {
     let [checked, _] = tried.both(&input("dir = \"ROOT/rings\""));
     assert!(checked.0 == 0 && !checked.1.contains("does not exist"), "{}", checked.1);
 }
+
+#[test]
+fn the_check_says_where_files_end_and_names_no_limit_that_is_none() {
+    let tried = Tried::new();
+    let none = "max_bytes = \"0\"\nmax_age = 0\n";
+    for (kind, keys, says) in [
+        ("json", none, "once it has delivered them\n"),
+        ("json", "max_bytes = \"1K\"", "; a file is finished at 1024 bytes\n"),
+        (
+            "perfetto",
+            "max_bytes = 10\nmax_age = \"1h\"",
+            "; a file is finished at 10 bytes, or after 1h\n",
+        ),
+        ("perf-data", none, "; a file is finished when a ring fills, or at the end\n"),
+        ("perf-data", "", "; a file is finished after 5m, or when a ring fills, or at the end\n"),
+    ] {
+        let keys = format!("{}\npath = \"ROOT/out/x\"\n{keys}", output(kind, ""));
+        let [checked, _] = tried.both(&keys);
+        assert!(checked.0 == 0 && checked.1.contains(says), "{keys}: {}", checked.1);
+        assert!(!checked.1.contains("max_") && !checked.1.contains("0s"), "{}", checked.1);
+    }
+    let [checked, _] = tried.both("[[input]]\ndir = \"ROOT/rings\"\nprune_after = \"0\"");
+    assert!(checked.1.contains("; removed once they were read"), "{}", checked.1);
+}

@@ -105,8 +105,7 @@ impl Delivers {
         match self {
             Delivers::Written => "records leave their rings once it has delivered them",
             Delivers::Finished => {
-                "records leave their rings once the file that has them is finished: by max_bytes, max_age, when a ring \
-                 fills, or at the end"
+                "records leave their rings once the file that has them is finished"
             }
         }
     }

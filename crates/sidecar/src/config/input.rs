@@ -192,8 +192,11 @@ impl Input {
             Mode::Observe => "observed",
         };
         let prune = self.prune_after.map_or(String::new(), |after| {
-            let after = humantime::format_duration(after);
-            format!("; removed {after} after they were read and their producers ended")
+            let after = match after.is_zero() {
+                true => "once".to_owned(),
+                false => format!("{} after", humantime::format_duration(after)),
+            };
+            format!("; removed {after} they were read and their producers ended")
         });
         let trust = match self.trust {
             _ if self.mode == Mode::Observe => "",

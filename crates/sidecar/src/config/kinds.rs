@@ -4,9 +4,9 @@ use super::filter::{Filter, Severity, Where};
 use super::table::{ConfigError, Table};
 use perfring_export::registry::{self, Delivers, Kind, Opener, Place};
 use perfring_export::{
-    BufferOptions, Buffered, DeadLetterFile, Output, OutputError, Terms, read_some_duration,
+    BufferOptions, Buffered, DeadLetterFile, Output, OutputError, Terms, read_duration, read_size,
+    read_some_duration,
 };
-use perfring_types::read::parse_duration;
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::fmt;
@@ -58,6 +58,8 @@ pub struct OutputConfig {
     pub delivered_within: Option<Duration>,
     /// How long it may hold records until their file is finished; 0 if they are delivered at once.
     pub(super) held_for: Duration,
+    /// The limits at which its file is finished, and the next file begun.
+    limits: Limits,
     /// The file or the directory that it writes to, or `-` for stdout.
     pub(super) file: Option<PathBuf>,
     /// Where it keeps what its receiver refuses for good.
@@ -70,6 +72,38 @@ pub struct OutputConfig {
     pub(super) place: String,
     same: String,
     open: Opener,
+}
+
+/// The limits at which a file is finished; 0 for none.
+#[derive(Clone, Copy, Debug, Default)]
+struct Limits {
+    max_bytes: u64,
+    max_age: Duration,
+}
+
+/// A size as a configuration has it.
+#[derive(Deserialize)]
+struct Size(#[serde(deserialize_with = "read_size")] u64);
+
+/// A time as a configuration has it.
+#[derive(Deserialize)]
+struct Time(#[serde(deserialize_with = "read_duration")] Duration);
+
+impl Limits {
+    /// Reads the keys of an output, which says what is wrong with them.
+    fn of(table: &Table<'_>) -> Self {
+        Limits {
+            max_bytes: table.value("max_bytes").map_or(0, |Size(bytes)| bytes),
+            max_age: table.value("max_age").map_or(Duration::ZERO, |Time(age)| age),
+        }
+    }
+
+    fn describe(self) -> Vec<String> {
+        let bytes = (self.max_bytes > 0).then(|| format!("at {} bytes", self.max_bytes));
+        let age = (!self.max_age.is_zero())
+            .then(|| format!("after {}", humantime::format_duration(self.max_age)));
+        bytes.into_iter().chain(age).collect()
+    }
 }
 
 /// Keys of all outputs.
@@ -115,6 +149,7 @@ impl OutputConfig {
             buffer: None,
             delivered_within: None,
             held_for: Duration::ZERO,
+            limits: Limits::default(),
             file: None,
             same: String::new(),
             place: String::new(),
@@ -194,11 +229,14 @@ impl OutputConfig {
             Place::Address | Place::Addresses => table.value("dead_letters").unwrap_or_default(),
             _ => DeadLetterFile::Off,
         };
-        let mut held_for = Duration::ZERO;
         if of.delivers == Delivers::Finished {
-            let max_age = table.text_or("max_age", MAX_AGE);
-            held_for = parse_duration(&max_age).unwrap_or_default(); // the output says what is wrong with it
+            table.default("max_age", MAX_AGE);
         }
+        let limits = Limits::of(&table);
+        let held_for = match of.delivers {
+            Delivers::Finished => limits.max_age,
+            Delivers::Written => Duration::ZERO,
+        };
         let open = registry::opener(&kind, table).ok_or(missing)??;
         let name = match &*common.name {
             "" => free_name(&kind, taken),
@@ -212,6 +250,7 @@ impl OutputConfig {
             buffer,
             delivered_within,
             held_for,
+            limits,
             file,
             dead_letters,
             listen,
@@ -223,18 +262,25 @@ impl OutputConfig {
     }
 
     pub(super) fn describe(&self) -> String {
+        let delivers = Kind::of(&self.kind).map_or(Delivers::Written, |kind| kind.delivers);
         let delivery = match self.delivery {
-            Delivery::Required => {
-                Kind::of(&self.kind).map_or(Delivers::Written, |kind| kind.delivers).sentence()
-            }
+            Delivery::Required => delivers.sentence(),
             Delivery::BestEffort => "it gets what it has room for",
+        };
+        let mut ends = self.limits.describe();
+        if delivers == Delivers::Finished {
+            ends.extend(["when a ring fills".to_owned(), "at the end".to_owned()]);
+        }
+        let ends = match ends.is_empty() {
+            true => String::new(),
+            false => format!("; a file is finished {}", ends.join(", or ")),
         };
         let filter = if self.filter.is_any() { ", of selected records" } else { "" };
         let buffer = self.buffer.as_ref().map_or_else(String::new, |buffer| {
             let path = buffer.path.display();
             format!("; {} bytes wait in {path} while it has no room", buffer.max_bytes)
         });
-        format!("writes to {} ({}): {delivery}{filter}{buffer}", self.name, self.kind)
+        format!("writes to {} ({}): {delivery}{filter}{ends}{buffer}", self.name, self.kind)
     }
 }
 

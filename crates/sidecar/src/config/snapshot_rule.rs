@@ -116,7 +116,7 @@ impl SnapshotRule {
             self.dir.display(),
             self.reason(),
             humantime::format_duration(self.min_interval),
-            self.keep
+            self.keep.max(1)
         )
     }
 }

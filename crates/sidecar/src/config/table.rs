@@ -145,13 +145,12 @@ impl<'a> Table<'a> {
         T::deserialize(ValueDeserializer::from(self.table.get(key)?.clone())).ok()
     }
 
-    /// Returns the text of a key, which becomes `default` if the key is not there.
-    pub(super) fn text_or(&mut self, key: &'static str, default: &'static str) -> String {
+    /// Gives a key this text, if the key is not there.
+    pub(super) fn default(&mut self, key: &'static str, text: &'static str) {
         if !self.table.contains_key(key) {
-            let default = DeValue::String(Cow::Borrowed(default));
-            self.table.insert(at_none(Cow::Borrowed(key)), at_none(default));
+            let text = DeValue::String(Cow::Borrowed(text));
+            self.table.insert(at_none(Cow::Borrowed(key)), at_none(text));
         }
-        self.text(key).unwrap_or_default()
     }
 
     /// Parses all of its keys.

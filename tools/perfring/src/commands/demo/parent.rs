@@ -25,25 +25,28 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// See rings at work: producers, a sidecar that follows them all, and one kill -9
 ///
-/// Six processes publish what this host is doing, each into a ring of its own. A sidecar process
-/// follows all rings in one order of time, shows them, and writes a trace for Perfetto and JSON
-/// lines. One producer is killed in mid-stream, and its file is read post-mortem. At the end all
-/// records must be accounted for. The rings are in a directory that is removed again; the two files
-/// stay.
+/// Six processes publish what this machine is doing, and each process has its own ring. A sidecar reads
+/// all rings in the order of time, shows a line each second, and writes two files: a trace for
+/// https://ui.perfetto.dev, and JSON lines. One producer loses records on purpose. Another one is killed
+/// by kill -9, and its last records are read from the file of its ring. At the end, a table compares
+/// what was written with what was read: each record is read, counted as lost, or still in a ring.
+///
+/// The demo needs no other program, no privileges and no configuration. It removes the rings at its end.
+/// The two files stay: the last lines say where the files are, and how to open them.
 ///
 /// Example: perfring demo --for 20s --out traces
 ///
 /// Example: perfring demo --view
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Run for this long: 2s to 1h; 8s by default, and 1m with --view
+    /// Run for this long, from 2s to 1h: by default 8s, or 1m with --view
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     time: Option<Duration>,
-    /// Serve a page that shows the rings meanwhile, as `perfring view` does, and open it in the default browser
+    /// Open a page in the default browser that shows the rings while the demo runs, as `perfring view` does
     #[cfg(feature = "view")]
     #[arg(long)]
     view: bool,
-    /// The directory for the trace and the JSON lines; without it, a fresh temporary directory
+    /// The directory for the two files, which is made if it does not exist: by default a new temporary directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
