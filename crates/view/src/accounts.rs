@@ -35,6 +35,25 @@ impl Fill {
     pub fn percent(self) -> f64 {
         self.used as f64 * 100.0 / self.size.max(1) as f64
     }
+
+    /// Returns the percentage with so many digits after the point, rounded down: only a full area has 100%.
+    #[must_use]
+    pub fn rounded(self, digits: u8) -> f64 {
+        let unit = 10f64.powi(digits.into());
+        (self.percent() * unit).floor() / unit
+    }
+
+    /// Formats the rounded percentage.
+    ///
+    /// ```
+    /// use perfring_view::accounts::Fill;
+    /// let almost = Fill { used: 65520, size: 65536 };
+    /// assert_eq!([almost.text(0), almost.text(1)], ["99%", "99.9%"]);
+    /// ```
+    #[must_use]
+    pub fn text(self, digits: u8) -> String {
+        format!("{:.*}%", usize::from(digits), self.rounded(digits))
+    }
 }
 
 /// The ring's own equation: what was written is either freed or present.

@@ -352,6 +352,19 @@ fn a_lapped_tail_reports_how_much_it_missed() {
 }
 
 #[test]
+fn only_a_full_ring_is_100_percent_full() {
+    let place = Place::new();
+    let ring = place.ring(&["--size", "64K"]);
+    // 585 records of 112 bytes: 16 of 65536 bytes are left.
+    publish(&ring, format!("{}\n", "x".repeat(100)).repeat(600).as_bytes());
+    let one = run(&["stat", &ring], b"").out();
+    assert!(one.contains(", 99.9% full (65520 of 65536 bytes)"), "{one}");
+    let dir = place.path("");
+    let [ls, set] = ["ls", "stat"].map(|what| run(&[what, dir.to_str().unwrap()], b"").out());
+    assert!(ls.contains(" 99%") && set.contains(" 99.9% full (65520 of 65536 bytes)"), "{ls}{set}");
+}
+
+#[test]
 fn stat_has_the_names_of_the_abi_and_balances() {
     for policy in ["drop", "overwrite"] {
         let place = Place::new();

@@ -216,7 +216,7 @@ impl Point {
             written: rate(row.rate),
             read: rate(row.read_rate),
             lost: short(row.lost_rate),
-            fill: short(row.fill.percent()),
+            fill: row.fill.rounded(1),
             lag: row.lag,
             head,
         }

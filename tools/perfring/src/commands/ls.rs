@@ -171,7 +171,7 @@ fn cells(stat: &Stat, newest: Option<u64>) -> [String; 7] {
     let (full, lost) = match &stat.totals {
         Some(totals) => {
             let fill = Fill::of_data(stat, totals);
-            (format!("{:.0}%", fill.percent().floor()), lost(stat).to_string())
+            (fill.text(0), lost(stat).to_string())
         }
         None => ("damaged".to_owned(), "?".to_owned()),
     };

@@ -87,7 +87,7 @@ fn write_text(
     let Fill { used, size } = fill(rings);
     writeln!(out, "{dir}")?;
     writeln!(out, "  rings        {}{kind}", rings.len())?;
-    writeln!(out, "  size         {:.1}% full ({used} of {size} bytes)", fill(rings).percent())?;
+    writeln!(out, "  size         {} full ({used} of {size} bytes)", fill(rings).text(1))?;
     writeln!(
         out,
         "  attached     producers to {}, a consumer to {read}",

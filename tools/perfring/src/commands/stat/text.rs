@@ -143,8 +143,7 @@ fn aux(layout: &Layout, totals: Option<&RingTotals>) -> String {
 
 fn full(size: u64, fill: Option<Fill>) -> String {
     let Some(fill) = fill else { return show_size(size) };
-    let (percent, used) = (fill.percent(), fill.used);
-    format!("{}, {percent:.1}% full ({used} of {size} bytes)", show_size(size))
+    format!("{}, {} full ({} of {size} bytes)", show_size(size), fill.text(1), fill.used)
 }
 
 fn types_line(types: &TypesUse) -> String {

@@ -214,9 +214,9 @@ fn style(state: State) -> Style {
 
 /// Formats five columns of bar and the percentage.
 fn bar(fill: Fill) -> String {
-    let percent = fill.percent().min(100.0);
-    let full = (percent / 20.0).round() as usize;
-    format!("{}{} {percent:>3.0}%", "#".repeat(full), ".".repeat(5 - full))
+    let fill = Fill { used: fill.used.min(fill.size), ..fill };
+    let full = (fill.percent() / 20.0).round() as usize;
+    format!("{}{} {:>4}", "#".repeat(full), ".".repeat(5 - full), fill.text(0))
 }
 
 /// Formats a number in six columns at most.
