@@ -1,10 +1,12 @@
 //! Typed records, as the command line shows them.
 
 use crate::command::{Live, Place, json_lines, run};
-use crate::kinds::{BLOB, EVENT, LINE, LOG, all_kinds};
+use crate::kinds::{BLOB, EVENT, LINE, LOG, ORDER, all_kinds, log, order};
+use nix::sys::signal::Signal;
 use perfring_producer::Producer;
 use serde_json::json;
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -187,6 +189,61 @@ fn types_and_values_select_records_and_nothing_counts_as_lost() {
     let done = run(&["consume", "-n", "1", "--fail-on-loss", "--type", "demo.Blob", &ring], b"");
     assert_eq!((done.code(), done.out().as_str()), (0, "demo.Blob \\xff\\x00\n"));
     assert_eq!(run(&["consume", "-n", "1", &ring], b"").out(), "of no type\n");
+}
+
+/// A reader that waits says at once what a reader of what is there says at its end.
+#[test]
+fn a_follower_says_at_once_that_no_record_can_meet_a_condition() {
+    let wrong = [
+        ("id>=foo", "perfring: --where: \"foo\" is no number, and \"id\" is one"),
+        ("nosuch=1", "perfring: --where: no type has a field \"nosuch\""),
+    ];
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    let mut producer = Producer::attach(Path::new(&ring)).unwrap();
+    producer.register(&ORDER).unwrap();
+    let dir = place.path("");
+    let dir = dir.to_str().unwrap();
+    let out = Place::new();
+    for (condition, says) in wrong {
+        let recording = out.path(condition);
+        let recording = recording.to_str().unwrap();
+        // A ring has its types before its records; of a directory, the types of records are known.
+        for (nth, args) in [
+            &["tail", "-f", &ring][..],
+            &["consume", "-f", &ring],
+            &["tail", "-f", dir],
+            &["record", "-q", "-o", recording, dir],
+        ]
+        .iter()
+        .enumerate()
+        {
+            if nth == 2 {
+                producer.publish_as(ORDER.id, &order(1, 0.1, 1, "XETRA")).unwrap();
+            }
+            let mut live = Live::start(&[args, &["--where", condition][..]].concat());
+            let mut err = BufReader::new(live.child.stderr.take().unwrap());
+            let mut line = String::new();
+            err.read_line(&mut line).unwrap();
+            let all = format!("{says}; waiting for records of other types\n");
+            assert!(
+                line.starts_with(says) && line.ends_with(&all[says.len()..]),
+                "{args:?}: {line}"
+            );
+            live.signal(Signal::SIGINT);
+            let mut rest = String::new();
+            err.read_to_string(&mut rest).unwrap();
+            assert!(!rest.contains("--where"), "{args:?}: {rest}");
+            live.child.wait().unwrap();
+        }
+    }
+    // A type that a record may still have is no reason.
+    producer.register(&LOG).unwrap();
+    let mut live = Live::start(&["tail", "-f", "--where", "severity_number=13", &ring]);
+    producer.publish_as(LOG.id, &log("late", 1.0, "x")).unwrap();
+    assert!(live.line().contains("late"));
+    live.signal(Signal::SIGINT);
+    assert_eq!(live.end().1, "");
 }
 
 #[test]

@@ -145,6 +145,9 @@ fn follow(
         if left == 0 || (turn == Turn::Empty && !args.waits()) {
             return Ok(());
         }
+        if args.waits() {
+            output.report_unmet();
+        }
         let wait = args.wait(deadline, records, left)?;
         if turn == Turn::More {
             continue;

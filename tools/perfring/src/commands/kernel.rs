@@ -163,6 +163,7 @@ impl Timeline<'_> {
             if left == 0 {
                 return Ok(End::Enough);
             }
+            output.report_unmet();
             let wait = args.wait(deadline, records, left)?;
             if !some && !self.merge.wait(wait) && self.kernel.iter().all(Stopper::is_over) {
                 return Ok(End::Process);

@@ -223,6 +223,7 @@ impl Recorder<'_> {
                 return Err(self.no_room());
             }
             self.live.release();
+            self.filter.report_unmet(&[]);
             self.show();
             match (turn, until.take()) {
                 (Turn::Done, None | Some((_, Failure::Reported(_)))) => return Ok(()),

@@ -109,6 +109,7 @@ fn follow(
         if left == 0 {
             break;
         }
+        output.report_unmet();
         let wait = args.wait(deadline, records, left)?;
         if names_at.elapsed() >= NAMES {
             names_at = Instant::now();

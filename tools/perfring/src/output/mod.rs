@@ -186,6 +186,11 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Reports once that no record of the types so far can be selected: for a command that waits for more.
+    pub(crate) fn report_unmet(&mut self) {
+        self.writer.filter.report_unmet(&self.shapes);
+    }
+
     /// Returns how many of the lost records were reported at the end of a stream: no marker reports them.
     pub(crate) fn lost_at_end(&self) -> u64 {
         self.writer.lost_at_end

@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, note};
 use crate::records::select::SelectArgs;
+use crate::records::shapes::Shapes;
 use crate::records::time::Bound;
 use crate::records::typed::Seen;
 use perfring_export::{Event, What};
@@ -19,6 +20,9 @@ pub(crate) struct Filter<'a> {
     has_selected: bool,
     /// The types of the records that were left out, while none was selected.
     of_left_out: Vec<Type>,
+    /// How many types the conditions were last compared with, and whether it was reported that no record can meet them.
+    compared: usize,
+    is_reported: bool,
 }
 
 /// How many of these types are kept, at most.
@@ -33,6 +37,8 @@ impl<'a> Filter<'a> {
             left_out: 0,
             has_selected: false,
             of_left_out: Vec::new(),
+            compared: 0,
+            is_reported: false,
         }
     }
 
@@ -48,7 +54,7 @@ impl<'a> Filter<'a> {
 
     /// Returns the record if it is selected; decodes it if `read` or a condition requires that.
     pub(crate) fn choose<'s>(&mut self, seen: Seen<'s>, read: bool) -> Option<Seen<'s>> {
-        if !self.select.takes_type(&seen) {
+        if !self.select.takes_type(seen.record.kind, seen.kind) {
             return None;
         }
         let recent = self.since.map_or(Some(true), |since| since.takes(seen.when));
@@ -70,14 +76,36 @@ impl<'a> Filter<'a> {
         takes.then_some(seen)
     }
 
+    /// Reports once, while more records are waited for, that no record of the rings' types and of those so far can be
+    /// selected. To be called often: compares when there are more types.
+    pub(crate) fn report_unmet(&mut self, rings: &[Shapes]) {
+        if self.has_selected || self.is_reported || !self.select.needs_values() {
+            return;
+        }
+        let known: usize = rings.iter().map(|shapes| shapes.table().len()).sum();
+        let known = known.saturating_add(self.of_left_out.len());
+        if std::mem::replace(&mut self.compared, known) == known || known > TYPES {
+            return;
+        }
+        let types = rings.iter().flat_map(|shapes| shapes.table().iter());
+        let types = types.filter(|kind| self.select.takes_type(kind.id.get(), Some(kind)));
+        let types: Vec<&Type> = types.chain(&self.of_left_out).collect();
+        if let Err(wrong) = self.select.check(&types) {
+            self.is_reported = true;
+            note(&format!("--where: {wrong}; waiting for records of other types"));
+        }
+    }
+
     /// Checks that a record could have been selected.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.has_selected || self.of_left_out.len() >= TYPES {
             return Ok(());
         }
-        match self.select.check(&self.of_left_out) {
+        match self.select.check(&self.of_left_out.iter().collect::<Vec<_>>()) {
             Err(wrong) if wrong.is_unknown_field() => {
-                note(&format!("--where: {wrong}"));
+                if !self.is_reported {
+                    note(&format!("--where: {wrong}"));
+                }
                 Ok(())
             }
             Err(wrong) => Err(Failure::Usage(format!("--where: {wrong}"))),

@@ -61,9 +61,8 @@ impl SelectArgs {
     }
 
     /// Returns whether a record of this type is selected.
-    pub(crate) fn takes_type(&self, seen: &Seen<'_>) -> bool {
-        let id = seen.record.kind;
-        let name = seen.kind.map(|kind| &kind.name);
+    pub(crate) fn takes_type(&self, id: u32, kind: Option<&Type>) -> bool {
+        let name = kind.map(|kind| &kind.name);
         self.types.is_empty()
             || self.types.iter().any(|wanted| wanted.id == Some(id) || name == Some(&wanted.text))
     }
@@ -78,8 +77,9 @@ impl SelectArgs {
     }
 
     /// Checks that records of these types can meet each condition.
-    pub(crate) fn check(&self, types: &[Type]) -> Result<(), BadCondition> {
-        self.conditions.iter().try_for_each(|condition| condition.check(types))
+    pub(crate) fn check(&self, types: &[&Type]) -> Result<(), BadCondition> {
+        let types = || types.iter().copied();
+        self.conditions.iter().try_for_each(|condition| condition.check(types()))
     }
 
     /// Reports names that no type of the ring has, or of any of several rings.
