@@ -254,3 +254,26 @@ fn systemd_creates_the_directory_as_its_readme_says() {
     let made = fs::metadata(root.path().join("run/perfring")).unwrap();
     assert_eq!((made.mode() & 0o7777, made.gid()), (0o2770, GROUP));
 }
+
+/// An output `prometheus` serves the same figures as `[health]`: another job scrapes that page.
+#[test]
+fn every_query_of_alerts_and_dashboard_asks_for_one_job() {
+    let mut asked = 0;
+    for file in ["prometheus/perfring.rules.yml", "grafana/perfring.json"] {
+        let text = fs::read_to_string(tools(file)).unwrap().replace('\\', "");
+        for query in text.lines().filter(|line| line.trim_start().starts_with(['e', '"'])) {
+            let Some((_, query)) = query.split_once("expr") else { continue };
+            let figures = ["perfring_", "process_", "up{"].iter();
+            let parts = figures.flat_map(|figure| query.match_indices(figure).map(|(at, _)| at));
+            for at in parts {
+                let figure = &query[at..];
+                assert!(figure.contains("{job=\"perfring\"}"), "{file}: {figure}");
+                let name = figure.split('{').next().unwrap();
+                let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
+                assert!(name.chars().all(is_name), "{file}: {name} asks for no job: {query}");
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked > 40, "{asked}");
+}
