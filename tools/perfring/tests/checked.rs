@@ -157,6 +157,10 @@ fn what_the_start_refuses_the_check_refuses_with_the_same_sentence() {
             "the output \"json\" and status both write to",
         ),
         (
+            "[control]\npath = \"ROOT/out/s\"\n[health]\nlisten = \"unix:ROOT/out/s\"".to_owned(),
+            "[control] and [health] both write to ROOT/out/s",
+        ),
+        (
             output("json", "path = \"ROOT/rings/x.jsonl\""),
             "writes to ROOT/rings/x.jsonl in the directory of an input",
         ),

@@ -131,8 +131,13 @@ fn once(places: &Places<'_>) -> Result<(), ConfigError> {
             add(&output.place, &file, format!("the dead letters of {name}"))?;
         }
     }
-    let others =
-        [(places.state, "state"), (places.status, "status"), (places.control, "[control]")];
+    let health = places.health.and_then(|listen| listen.strip_prefix("unix:")).map(Path::new);
+    let others = [
+        (places.state, "state"),
+        (places.status, "status"),
+        (places.control, "[control]"),
+        (health, "[health]"),
+    ];
     for (file, whose) in others {
         file.map_or(Ok(()), |file| add("", file, whose.to_owned()))?;
     }
