@@ -57,6 +57,9 @@ export function whole(number) {
   return number.toLocaleString("en").replaceAll(",", "\u202f");
 }
 
+/** How many things were something: 1 record was, 2 records were. */
+export const were = (count, thing) => `${short(count)} ${thing}${count === 1 ? " was" : "s were"}`;
+
 /** A number of ns, as people say it. */
 export function duration(ns) {
   for (const [unit, name] of [[3.6e12, "h"], [6e10, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"]]) {

@@ -1,6 +1,6 @@
 // The series of a metric as a chart over a span of time: a sum as its rate or its value, single measurements as p50 and p99.
 
-import { beginning, bytes, clock, color, duration, el, now, set, short, whole } from "./format.js";
+import { beginning, bytes, clock, color, duration, el, now, set, short, were, whole } from "./format.js";
 import { ask, begun, label, marks, rings, state } from "./store.js";
 import * as recordings from "./recordings.js";
 
@@ -149,7 +149,7 @@ function take(answer) {
   if (answer.left_out) said.push(`${answer.left_out} rings are left out, as only so many are looked at: choose a ring`);
   if (answer.more) said.push("A sample: rings have more records than are looked at");
   if (answer.more_samples) said.push(`${whole(answer.more_samples)} samples of other series are left out: choose a ring or a condition`);
-  if (answer.missed) said.push(`${short(answer.missed)} records were gone before they could be looked at`);
+  if (answer.missed) said.push(`${were(answer.missed, "record")} gone before the page could look`);
   set(parts.note, said.join("; "));
   parts.note.hidden = !said.length;
   if (!first) draw();

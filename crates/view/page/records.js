@@ -1,6 +1,6 @@
 // The last records of rings, filtered by conditions.
 
-import { bytes, clock, el, reveal, set, short, whole } from "./format.js";
+import { bytes, clock, el, reveal, set, were, whole } from "./format.js";
 import { ask, label, rings, state } from "./store.js";
 import * as recordings from "./recordings.js";
 
@@ -177,8 +177,8 @@ function take(answer) {
   view.matched += answer.matched;
   counted();
   const parted = [];
-  if (answer.skipped) parted.push(`a sample: ${short(answer.skipped)} records were skipped, as they were too many to show`);
-  if (answer.missed) parted.push(`${short(answer.missed)} were read and freed, or overwritten, before they could be looked at`);
+  if (answer.skipped) parted.push(`a sample: ${were(answer.skipped, "record")} skipped, as there were too many to show`);
+  if (answer.missed) parted.push(`${were(answer.missed, "record")} read and freed, or overwritten, before the page could look`);
   if (answer.left_out) parted.push(`${answer.left_out} rings are left out, as only so many are looked at at a time: choose a ring`);
   parted.push(...answer.trouble);
   const said = parted.join("; ");

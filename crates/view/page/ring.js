@@ -1,6 +1,6 @@
 // What is known of the selected ring.
 
-import { badness, clock, color, duration, el, ILL, LEVELS, once, set, short, size, whole } from "./format.js";
+import { badness, clock, color, duration, el, ILL, LEVELS, once, set, short, size, were, whole } from "./format.js";
 import { ask, label, marks } from "./store.js";
 
 let ring = null;
@@ -111,7 +111,7 @@ let measuring = null;
 /** How the latencies are to be read. */
 function bounds(answer) {
   const said = [answer.readers.length ? `Latencies are upper bounds: every ${duration(answer.between)} on average the server looks how far each consumer has come, so the true ones are lower by up to that.` : "No consumer is attached, so there is nothing to measure. (Observers such as perfring tail leave no trace in a ring.)"];
-  if (answer.skipped) said.push(`This is a sample: ${short(answer.skipped)} records were skipped.`);
+  if (answer.skipped) said.push(`This is a sample: ${were(answer.skipped, "record")} skipped.`);
   if (!ring?.timed && answer.readers.length) said.push("This ring has no timestamps: only records that came and went between two looks are counted.");
   return said.join(" ");
 }

@@ -1,7 +1,7 @@
 // Many rings on one line of time: how many records in each part of it, records where they are few, losses and deaths
 // where they happened.
 
-import { beginning, clock, color, duration, el, ILL, now, said, set, short, whole } from "./format.js";
+import { beginning, clock, color, duration, el, ILL, now, said, set, short, were, whole } from "./format.js";
 import { ask, history, label, marks, rings, want } from "./store.js";
 import * as recordings from "./recordings.js";
 
@@ -182,7 +182,7 @@ async function load() {
       for (const lane of all) view.details.set(lane.id, { ...lane, from, to, until });
       const missed = all.reduce((sum, lane) => sum + lane.missed, 0);
       const more = all.filter((lane) => lane.more).length;
-      const news = [more ? `A sample: ${more === 1 ? "a ring has" : `${more} rings have`} more records than are looked at` : "", missed ? `${short(missed)} records were gone before they could be looked at: where a ring has none left, bars are its counters` : ""].filter(Boolean).join("; ");
+      const news = [more ? `A sample: ${more === 1 ? "a ring has" : `${more} rings have`} more records than are looked at` : "", missed ? `${were(missed, "record")} gone before the page could look: where a ring has none left, bars are its counters` : ""].filter(Boolean).join("; ");
       set(parts.note, news);
       parts.note.hidden = !news;
     }

@@ -1,6 +1,6 @@
 // The traces of which rings hold spans, and the spans of one as a waterfall, over all rings and processes.
 
-import { clock, duration, el, reveal, set, short, whole } from "./format.js";
+import { clock, duration, el, reveal, set, were, whole } from "./format.js";
 import { ask, begun, label, rings, state } from "./store.js";
 import * as recordings from "./recordings.js";
 
@@ -82,7 +82,7 @@ function take(answer) {
   if (answer.left_out) said.push(`${answer.left_out} rings are left out, as only so many are looked at`);
   if (answer.more) said.push(answer.traces ? "There are more traces: these have the newest records" : "There are more spans or records than are looked at");
   if (answer.attributes_left_out) said.push(`${whole(answer.attributes_left_out)} attributes are left out, as they are too many`);
-  if (answer.missed) said.push(`${short(answer.missed)} records were lost or gone before they could be looked at: spans may be missing`);
+  if (answer.missed) said.push(`${were(answer.missed, "record")} lost or gone before the page could look: spans may be missing`);
   set(parts.note, said.join("; "));
   parts.note.hidden = !said.length;
   parts.all.disabled = !view.trace;
