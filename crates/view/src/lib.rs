@@ -16,6 +16,7 @@ pub mod figures;
 pub mod named;
 pub mod owner;
 pub mod process;
+mod rates;
 pub mod row;
 #[cfg(feature = "serve")]
 pub mod serve;

@@ -4,6 +4,7 @@ use crate::accounts::Fill;
 use crate::named::slowest_pos;
 use crate::owner;
 use crate::process::Processes;
+use crate::rates::{Counts, Rates};
 use crate::row::{
     Holder, Reader, Row, State, consumer_pos, lag, losses, producer, producers, state,
 };
@@ -21,53 +22,6 @@ struct Watched {
     observer: Observer,
     before: Option<Before>,
     rates: Rates,
-}
-
-/// Rates since an earlier poll.
-#[derive(Debug, Default)]
-struct Rates {
-    since: Option<Counts>,
-    /// Records and bytes a second.
-    written: Option<(f64, f64)>,
-    read: Option<(f64, f64)>,
-    /// Records a second.
-    lost: f64,
-    read_by: HashMap<u32, f64>,
-}
-
-/// What was counted then.
-#[derive(Debug)]
-struct Counts {
-    at: Instant,
-    written: Count,
-    read: Count,
-    lost: u64,
-    /// Records that each consumer had read, by its seat.
-    read_by: HashMap<u32, u64>,
-}
-
-impl Rates {
-    /// Computes them anew, if those of now are older than the span.
-    fn renew(&mut self, now: Counts, span: Duration) {
-        let Some(then) = &self.since else { return self.since = Some(now) };
-        let seconds = now.at.duration_since(then.at).as_secs_f64();
-        if seconds <= 0.0 || seconds < span.as_secs_f64() {
-            return;
-        }
-        let rate = |now: Count, then: Count| {
-            let count = now.since(then);
-            Some((count.records as f64 / seconds, count.bytes as f64 / seconds))
-        };
-        self.written = rate(now.written, then.written);
-        self.read = rate(now.read, then.read);
-        self.lost = now.lost.saturating_sub(then.lost) as f64 / seconds;
-        let of = |(seat, read): (&u32, &u64)| {
-            let before = then.read_by.get(seat)?;
-            Some((*seat, read.saturating_sub(*before) as f64 / seconds))
-        };
-        self.read_by = now.read_by.iter().filter_map(of).collect();
-        self.since = Some(now);
-    }
 }
 
 /// The seat of a consumer without a name, among those of named ones.
@@ -109,6 +63,7 @@ impl Watch {
 
     /// Reads the figures of all rings that are there now.
     pub fn peek(&mut self, now: Instant) -> Vec<Row> {
+        let began = Instant::now();
         let mut present = HashMap::new();
         for path in &self.paths {
             find(path, 2, &mut present);
@@ -134,7 +89,9 @@ impl Watch {
         }
         let mut processes = Processes::default();
         let span = self.span;
-        self.rings.values_mut().map(|ring| ring.peek(now, span, &mut processes)).collect()
+        let read_at = || now.checked_add(began.elapsed()).unwrap_or(now);
+        let rings = self.rings.values_mut();
+        rings.map(|ring| ring.peek((now, read_at()), span, &mut processes)).collect()
     }
 
     /// Returns another observer of a ring, also if its file was removed since the last poll; `None` if there is no
@@ -175,7 +132,12 @@ impl Watched {
         Watched { id, name, observer, before: None, rates: Rates::default() }
     }
 
-    fn peek(&mut self, now: Instant, span: Duration, processes: &mut Processes) -> Row {
+    fn peek(
+        &mut self,
+        (now, read_at): (Instant, Instant),
+        span: Duration,
+        processes: &mut Processes,
+    ) -> Row {
         let location = self.observer.location().to_string();
         let damaged = |trouble: String, stat: Option<Stat>| Row {
             id: self.id,
@@ -211,7 +173,7 @@ impl Watched {
         self.before = Some(after);
         let named = stat.consumers.iter().map(|of| (of.seat, of.totals.read.records));
         let read_by = named.chain([(ONLY, read.records)]).collect();
-        self.rates.renew(Counts { at: now, written, read, lost, read_by }, span);
+        self.rates.renew(Counts { at: now, read_at, written, read, lost, read_by }, span);
         let quiet = now.duration_since(after.wrote_at);
         let unread = now.duration_since(after.read_at);
         let at = self.observer.location().clone();
@@ -285,6 +247,9 @@ mod tests {
     fn row(rows: &[Row], name: &str) -> Row {
         let mut row = rows.iter().find(|row| row.name == name).expect("the ring").clone();
         row.describe();
+        // The polls of a test are seconds apart, but for how late they read.
+        row.rate = row.rate.map(|(records, bytes)| (records.round(), bytes.round()));
+        row.lost_rate = (row.lost_rate * 10.0).round() / 10.0;
         row
     }
 
