@@ -251,7 +251,9 @@ function fillRow(parts, row, nth, ticked) {
   const part = row.size ? Math.min(1, row.used / row.size) : 0;
   parts.fill.className = `fill${row.policy === "overwrite" ? " flight" : part > 0.8 ? " full" : ""}`;
   parts.bar.style.transform = `scaleX(${part.toFixed(4)})`;
-  set(parts.fillText, `${(part * 100).toFixed(part < 0.1 ? 1 : 0)} % of ${size(row.size)}`);
+  const digits = part < 0.1 ? 1 : 0;
+  // Rounded down, as `perfring stat` has it: only a full ring has 100 %.
+  set(parts.fillText, `${(Math.floor((part * 100) * 10 ** digits + 1e-9) / 10 ** digits).toFixed(digits)} % of ${size(row.size)}`);
   set(parts.lag, short(row.lag));
   set(parts.lost, short(row.lost));
   parts.lost.className = row.lost_rate > 0 ? "bad" : row.lost ? "" : "dim";
