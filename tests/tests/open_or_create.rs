@@ -323,3 +323,20 @@ fn in_a_set_that_all_may_write_to_nobody_replaces_the_rings_of_another_user() {
         assert_eq!(mode, expected, "{ring:o}");
     }
 }
+
+/// In a volume of several containers: the ring belongs to the group of its readers.
+#[test]
+fn a_set_in_a_directory_of_a_group_has_that_group() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = ring_dir();
+    let mode = |mode| std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(dir.path(), mode(0o2770)).unwrap();
+    let sets = [dir.path().join("per cpu"), dir.path().join("by threads")];
+    let options = Options { mode: 0o660, ..Options::per_cpu() };
+    drop(CpuProducer::create(&sets[0], &options).unwrap());
+    perfring_consumer::create_dir(&sets[1], 0o770).unwrap();
+    for set in sets {
+        let mode = std::fs::metadata(&set).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode, 0o2770, "{}", set.display());
+    }
+}

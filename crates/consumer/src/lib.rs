@@ -77,6 +77,8 @@ pub use perfring_ring::{
     Anchor, Anchors, ConsumerTotals, Count, Lost, OwnerInfo, ProducerTotals, ReadError, Recovered,
     Refused, RingTotals, Saved, SeatState, SlotFigures, Start, WakeAt,
 };
+#[doc(hidden)]
+pub use perfring_shm::create_dir; // for `set` and `export`
 pub use perfring_shm::{
     AttachError, ClockError, FileSystem, Identity, Idle, Lines, Location, MachineClock, Pages,
     Promise, RingFile, Role, Seat, Trust, cpu_of_ring, install_sigbus_handler, irregular,

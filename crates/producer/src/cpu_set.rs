@@ -7,9 +7,8 @@ use perfring_shm::{
     AttachError, ClockError, CreateError, NoRseq, OpenError, RingFile, RingOptions, cpu_of_ring,
     cpu_ring,
 };
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -166,15 +165,11 @@ pub(crate) fn expect(dir: &Path, options: &RingOptions) -> Result<(), SetError> 
 /// Where all users may write, it is sticky: no user can remove or replace another user's ring.
 pub(crate) fn make_dir(dir: &Path, options: &RingOptions) -> Result<(), SetError> {
     let mode = options.mode;
-    let failed = |source| SetError::Io { dir: dir.to_owned(), step: "setting its mode", source };
-    match fs::create_dir(dir) {
-        Ok(()) => {
-            // Who may read a ring may find it, and who may write one may make the next.
-            let search = (mode & 0o444) >> 2;
-            let sticky = if mode & 0o002 != 0 { 0o1000 } else { 0 };
-            let mode = 0o700 | mode | search | sticky;
-            fs::set_permissions(dir, Permissions::from_mode(mode)).map_err(failed)
-        }
+    // Who may read a ring may find it, and who may write one may make the next.
+    let search = (mode & 0o444) >> 2;
+    let sticky = if mode & 0o002 != 0 { 0o1000 } else { 0 };
+    match perfring_shm::create_dir(dir, 0o700 | mode | search | sticky) {
+        Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => {
             let error = CreateError::of_system(&dir.into(), "making the directory", error);

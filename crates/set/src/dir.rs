@@ -1,12 +1,12 @@
 //! A directory of rings, in which each producer has one.
 
-use perfring_consumer::{AttachError, Layout, RingFile};
+use perfring_consumer::{AttachError, Layout, RingFile, create_dir};
 use perfring_producer::{
     CreateError, Options, Policy, Producer, Producers, SharedProducer, create,
 };
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -385,11 +385,8 @@ impl RingSet {
     /// Creates the directory if it is missing, and checks its owner and mode.
     fn ensure(&self) -> Result<(), SetError> {
         let failed = |step| move |source| SetError::Dir { dir: self.dir.clone(), step, source };
-        match DirBuilder::new().mode(self.options.mode & 0o777).create(&self.dir) {
-            Ok(()) => {
-                let mode = Permissions::from_mode(self.options.mode);
-                fs::set_permissions(&self.dir, mode).map_err(failed("setting its mode"))?;
-            }
+        match create_dir(&self.dir, self.options.mode) {
+            Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(failed("creating it")(error)),
         }

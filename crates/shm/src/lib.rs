@@ -48,6 +48,7 @@ mod sys;
 
 pub use file::appear::when_there;
 pub use file::create::{RingOptions, create};
+pub use file::create_dir::create_dir;
 pub use file::denied::irregular;
 pub use file::draft_name::{dead_drafts, remove_dead_drafts};
 pub use file::error::{AttachError, CreateError, Role};

@@ -3,9 +3,9 @@
 use crate::model::duration::read_some_duration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -147,10 +147,10 @@ impl FileMode {
 
     /// Creates a directory.
     pub(crate) fn create_dir(self, path: &Path) -> io::Result<()> {
-        let mode = self.0 | (self.0 & 0o444) >> 2;
-        DirBuilder::new().mode(mode).create(path)?;
-        let _ = std::fs::set_permissions(path, Permissions::from_mode(mode)); // as above
-        Ok(())
+        match perfring_consumer::create_dir(path, self.0 | (self.0 & 0o444) >> 2) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists && path.is_dir() => Ok(()), // as above
+            done => done,
+        }
     }
 }
 
