@@ -6,7 +6,7 @@ use perfring_consumer::{
     Start, recover,
 };
 use perfring_producer::{
-    CpuProducer, Each, Layout, Options, Policy, Producer, ProducerOptions, Producers, Promise,
+    CpuProducer, Layout, Options, Policy, Producer, ProducerOptions, Producers, Promise,
     RecordType, ReserveError, SharedProducer, Trust,
 };
 use perfring_testkit::alone::run_alone;
@@ -121,17 +121,8 @@ fn what_an_exclusive_producer_reserves_is_its_own() {
             stays(&mut record, || peer.spoil(pos, len));
             record.commit();
             batch.publish();
-            let head = observed_head(&path);
-            let step = producer.layout().record_size(len);
-            let mut nth = 0;
-            let each = Each::new(KIND, len);
-            let published = producer.publish_each(each, 0..2, |_, bytes: &mut [u8]| {
-                stays(bytes, || peer.spoil(head + nth * step, len));
-                nth += 1;
-            });
-            assert_eq!(published, 2);
             // The peer writes over all of the AUX area, where what is committed is.
-            assert!(len == LARGE || all_text(&path) == 5);
+            assert!(len == LARGE || all_text(&path) == 3);
         }
     }
 }
@@ -152,7 +143,7 @@ fn what_a_shared_producer_reserves_is_its_own() {
             let step = |len| producer.layout().record_size(len);
             // Several at a time, which end in another order.
             let mut one = producer.reserve(KIND, len).unwrap();
-            let mut two = producer.try_reserve(KIND, len).unwrap();
+            let mut two = producer.reserve_timeout(KIND, len, Duration::ZERO).unwrap();
             let mut three = producer.reserve_timeout(KIND, 8, Duration::ZERO).unwrap();
             let (first, second, third) = (one.pos(), two.pos(), three.pos());
             stays(&mut two, || peer.spoil(second, len));
@@ -217,7 +208,6 @@ enum End {
 enum Op {
     Publish(usize),
     Reserve(usize, End),
-    Each(usize, usize),
     Batch(Vec<(bool, usize)>),
     /// Of a shared ring: several at a time.
     Nested(Vec<(usize, End)>, bool),
@@ -242,7 +232,6 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         length().prop_map(Op::Publish),
         (length(), end()).prop_map(|(len, end)| Op::Reserve(len, end)),
-        (1..5usize, length()).prop_map(|(items, len)| Op::Each(items, len)),
         prop::collection::vec((any::<bool>(), 0..200usize), 1..6).prop_map(Op::Batch),
         (prop::collection::vec((length(), ends), 1..4), any::<bool>())
             .prop_map(|(all, turned)| Op::Nested(all, turned)),
@@ -309,13 +298,6 @@ impl Any {
                     ended!(record, *end);
                 }))]
             }
-            (Any::One(producer), Op::Each(items, len)) => {
-                let published =
-                    producer.publish_each(Each::new(KIND, *len), 0..*items, |item, to| {
-                        to.copy_from_slice(&payload(nth + item, *len));
-                    });
-                vec![published.to_string()]
-            }
             (Any::One(producer), Op::Batch(records)) => {
                 let mut batch = producer.batch();
                 records
@@ -362,7 +344,7 @@ impl Any {
                 }
                 results
             }
-            (Any::One(_), Op::Nested(..)) | (Any::Many(_), Op::Each(..)) => Vec::new(),
+            (Any::One(_), Op::Nested(..)) => Vec::new(),
         }
     }
 }

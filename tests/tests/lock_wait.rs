@@ -1,5 +1,5 @@
-//! A producer of a shared ring that is off its core while it holds the lock: `publish` waits for it, `try_publish` does
-//! not, and each loss is counted.
+//! A producer of a shared ring that is off its core while it holds the lock: `publish` waits for it, a
+//! timeout of zero does not, and each loss is counted.
 
 use perfring_consumer::Consumer;
 use perfring_producer::{Options, RecordType, ReserveError, SharedProducer, create};
@@ -22,6 +22,8 @@ fn stopped_under_the_lock(ring: &Path) -> Stepped {
 
 type Act = fn(&SharedProducer, seq: u64) -> Result<(), ReserveError>;
 
+const ONCE_FREE: &str = "a timeout of zero, once it is free";
+
 const ALL_THAT_WAIT: [(&str, Act); 5] = [
     ("publish_as", |own, seq| own.publish_as(NUMBERED, &said(0, seq, 100))),
     ("publish_as, large", |own, seq| own.publish_as(NUMBERED, &said(0, seq, 1000))),
@@ -32,7 +34,7 @@ const ALL_THAT_WAIT: [(&str, Act); 5] = [
         Ok(())
     }),
     ("reserve_batch", |own, seq| own.reserve_batch(400)?.push_as(NUMBERED, &said(0, seq, 100))),
-    ("try_publish, once it is free", |own, seq| own.try_publish_as(NUMBERED, &said(0, seq, 100))),
+    (ONCE_FREE, |own, seq| own.publish_timeout(NUMBERED, &said(0, seq, 100), Duration::ZERO)),
 ];
 
 #[test]
@@ -52,7 +54,7 @@ fn a_publish_waits_for_a_holder_of_the_lock_that_comes_back() {
             let producer = own.take().unwrap();
             let publishing = scope.spawn(|| {
                 thread.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
-                let outcome = match name.starts_with("try_") {
+                let outcome = match name == ONCE_FREE {
                     true => Ok(()),
                     false => act(&producer, seq),
                 };
@@ -66,7 +68,7 @@ fn a_publish_waits_for_a_holder_of_the_lock_that_comes_back() {
             other.go_on(false);
             let (producer, outcome) = publishing.join().unwrap();
             assert_eq!(outcome, Ok(()), "{name}");
-            if name.starts_with("try_") {
+            if name == ONCE_FREE {
                 assert_eq!(act(&producer, seq), Ok(()), "{name}");
             }
             own = Some(producer);
@@ -86,9 +88,9 @@ fn who_does_not_wait_for_the_lock_loses_one_record_a_call() {
     let own = SharedProducer::attach(&ring).unwrap();
     let other = stopped_under_the_lock(&ring);
     let contended = |outcome| matches!(outcome, Err(ReserveError::Contended { slot: 1 }));
-    assert!(contended(own.try_publish(b"lost")));
-    assert!(contended(own.try_publish_as(NUMBERED, &said(0, 0, 100))));
-    assert!(contended(own.try_reserve(RecordType::BYTES, 8).map(drop)));
+    assert!(contended(own.publish_timeout(RecordType::BYTES, b"lost", Duration::ZERO)));
+    assert!(contended(own.publish_timeout(NUMBERED, &said(0, 0, 1000), Duration::ZERO)));
+    assert!(contended(own.reserve_timeout(RecordType::BYTES, 8, Duration::ZERO).map(drop)));
     own.set_lock_wait(Duration::ZERO);
     assert!(contended(own.publish(b"lost")));
     // A holder that does not come back is waited for to the limit, and no longer.
@@ -97,7 +99,7 @@ fn who_does_not_wait_for_the_lock_loses_one_record_a_call() {
     assert!(contended(own.reserve(RecordType::BYTES, 8).map(drop)));
     assert_eq!(own.totals().refused.contended.records, 6);
     other.go_on(false);
-    own.try_publish_as(NUMBERED, &said(0, 1, 100)).unwrap();
+    own.publish_timeout(NUMBERED, &said(0, 1, 100), Duration::ZERO).unwrap();
     let producer = balance(&ring, true).totals.unwrap().producer;
     assert_eq!((producer.refused.contended.records, producer.refused.total().records), (6, 6));
 }

@@ -118,6 +118,6 @@ fn a_clock_that_panics_leaves_no_lock_taken() {
     let window = SharedWindow::attach(&ring, "its clock fails", Trust::Auto).unwrap();
     panics(|| window.begin_time(|| fail()).unwrap());
     panics(|| assert!(window.keep_time(|| fail())));
-    other.try_publish(b"x").unwrap();
+    other.publish_timeout(KIND, b"x", std::time::Duration::ZERO).unwrap();
     assert_eq!(read(&ring), [b"x"]);
 }

@@ -3,7 +3,7 @@
 
 use perfring_abi::FIELDS;
 use perfring_consumer::{Consumer, Item, WakeAt};
-use perfring_producer::{Options, Producer, Wake, create};
+use perfring_producer::{Options, Producer, create};
 use perfring_testkit::wait::{sleeps, until};
 use perfring_tests::stepped::Stepped;
 use perfring_tests::{NUMBERED, actor, number_of, numbered, ring_dir, second, within_a_second};
@@ -100,22 +100,22 @@ fn asleep(path: &Path, at: WakeAt, ring: &File) -> JoinHandle<Vec<u64>> {
 }
 
 #[test]
-fn thresholds_no_wake_and_forced_wakes_work() {
+fn a_sleeper_is_woken_at_its_threshold_and_not_before() {
     let dir = ring_dir();
     let path = dir.path().join("ring");
     let mut producer = Producer::create(&path, &Options::default()).unwrap();
     let ring = File::open(&path).unwrap();
     let mut number = 0;
-    let mut publish = |wake| {
-        producer.publish_with(NUMBERED, &numbered(number, 24), wake).unwrap();
+    let mut publish = || {
+        producer.publish_as(NUMBERED, &numbered(number, 24)).unwrap();
         number += 1;
     };
     // Waits until a sleeper is woken. Returns how many records it has read.
-    let woken = |sleeper: JoinHandle<Vec<u64>>, began, publish: &mut dyn FnMut(Wake)| {
+    let woken = |sleeper: JoinHandle<Vec<u64>>, began, publish: &mut dyn FnMut()| {
         until("the sleeper is woken", || {
-            // It may have woken by itself, and missed a forced wake. Such a round does not count.
+            // It may have woken by itself, and sleeps again. Such a round does not count.
             if second() != began && !sleeper.is_finished() {
-                publish(Wake::Force);
+                publish();
             }
             sleeper.is_finished()
         });
@@ -140,26 +140,13 @@ fn thresholds_no_wake_and_forced_wakes_work() {
             let seq = field(&ring, "wait_seq");
             let now = || (field(&ring, "wait_armed"), field(&ring, "wait_seq") - seq);
             for _ in 0..before {
-                publish(Wake::Auto);
+                publish();
             }
             let below = now();
-            publish(Wake::Auto);
+            publish();
             (below, now(), woken(sleeper, began, &mut publish))
         });
         assert_eq!(seen, ((1, 0), (0, 1), before + 1), "{at:?}");
-    }
-    for (at, first, then) in
-        [(WakeAt::Record, Wake::No, Wake::Auto), (WakeAt::Records(1000), Wake::Auto, Wake::Force)]
-    {
-        let seen = within_a_second(|| {
-            let began = second();
-            let sleeper = asleep(&path, at, &ring);
-            publish(first);
-            let armed = field(&ring, "wait_armed");
-            publish(then);
-            (armed, woken(sleeper, began, &mut publish))
-        });
-        assert_eq!(seen, (1, 2), "{at:?}");
     }
 }
 

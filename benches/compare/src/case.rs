@@ -312,8 +312,8 @@ mod tests {
         assert_eq!(fits("perfring named", Workload::Fanout, &|kind| !kind.lossy), Ok(()));
         assert!(fits("perfring named", Workload::Fanout, &|kind| kind.lossy).is_err());
         // Nothing waits for perfring's observers; a disruptor waits for all its readers.
-        assert!(fits("perfring publish_each", Workload::Fanout, &|kind| !kind.lossy).is_err());
-        assert_eq!(fits("perfring publish_each", Workload::Fanout, &|kind| kind.lossy), Ok(()));
+        assert!(fits("perfring in place", Workload::Fanout, &|kind| !kind.lossy).is_err());
+        assert_eq!(fits("perfring in place", Workload::Fanout, &|kind| kind.lossy), Ok(()));
         assert_eq!(fits("disruptor-mp", Workload::Fanout, &|kind| !kind.lossy), Ok(()));
         assert!(fits("disruptor-mp", Workload::Fanout, &|kind| kind.lossy).is_err());
     }
@@ -322,7 +322,7 @@ mod tests {
     fn what_a_reader_does_is_reported_of_each_kind() {
         let waits = |wanted: &dyn Fn(&Kind) -> bool, workload| {
             let placed = Placed { receivers: vec![0], senders: vec![1] };
-            case("perfring publish_each", workload, wanted).waits("its own", &placed)
+            case("perfring in place", workload, wanted).waits("its own", &placed)
         };
         assert_eq!(waits(&|_| true, Workload::Throughput), "its own");
         let slow = waits(&|kind| kind.audience == Audience::Slow, Workload::Overwrite);

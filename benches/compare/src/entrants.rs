@@ -94,7 +94,7 @@ pub static ALL: &[Entry] = contestants! {
     "perfring reserve_timeout" Ours perfring::Calls<ReserveTimeout>;
     "perfring publish_pod" Ours perfring::Calls<PublishPod>;
     "perfring default reader" Ours perfring::Calls<PublishTimeout, true>;
-    "perfring publish_each" Ours perfring::Exclusive;
+    "perfring in place" Ours perfring::Exclusive;
     "perfring batch" Ours perfring::Batched;
     "perfring values" Ours perfring::Values;
     "perfring half" Ours perfring::Half;

@@ -3,7 +3,7 @@
 use super::ring::{Contestant, Policy, Receiver, Ring, Sender, Setup, failed};
 use crate::error::BenchError;
 use perfring_consumer::{Consumer, Item, Observer, Start};
-use perfring_producer::{Each, Evict, Options, Producer, RecordType, ReserveError};
+use perfring_producer::{Evict, Options, Producer, RecordType, ReserveError};
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
@@ -59,14 +59,15 @@ impl Sender for Producer {
         numbers: Range<u64>,
         mut fill: impl FnMut(&mut [u8; N], u64),
     ) -> Result<(), BenchError> {
-        let wanted = numbers.end - numbers.start;
-        let each = Each { timeout: PATIENCE, ..Each::new(RecordType::BYTES, N) };
-        let published = self.publish_each(each, numbers, |number, bytes| {
-            if let Some(slot) = bytes.first_chunk_mut() {
+        for number in numbers {
+            let mut record =
+                self.reserve_timeout(RecordType::BYTES, N, PATIENCE).map_err(refusal)?;
+            if let Some(slot) = record.first_chunk_mut() {
                 fill(slot, number);
             }
-        });
-        if published == wanted { Ok(()) } else { Err(refusal(ReserveError::Full)) }
+            record.commit();
+        }
+        Ok(())
     }
 }
 

@@ -17,9 +17,9 @@ pub enum Contestant {
     Line,
     /// Two positions, raw pointers.
     Floor,
-    /// The subject of this benchmark, in a loop of its own: `publish_each`.
+    /// The subject of this benchmark: each record is written in the ring, by `reserve_timeout` and `commit`.
     Perfring,
-    /// The same, one call a record: `publish`.
+    /// `publish`, of a payload that exists, as below.
     Publish,
     /// `publish_timeout`.
     PublishTimeout,
@@ -36,7 +36,7 @@ impl Contestant {
             Contestant::Memcpy => "memcpy",
             Contestant::Line => "line",
             Contestant::Floor => "floor",
-            Contestant::Perfring => "perfring publish_each",
+            Contestant::Perfring => "perfring in place",
             Contestant::Publish => "perfring publish",
             Contestant::PublishTimeout => "perfring publish_timeout",
             Contestant::ReserveTimeout => "perfring reserve_timeout",

@@ -1,9 +1,7 @@
 //! Payloads of the AUX area, through the methods that applications use.
 
 use perfring_consumer::{Consumer, Item, Observer, Snapshot, Start, Stat};
-use perfring_producer::{
-    Each, Options, Policy, Producer, RecordType, ReserveError, SharedProducer, Wake,
-};
+use perfring_producer::{Options, Policy, Producer, RecordType, ReserveError, SharedProducer};
 use perfring_testkit::rng::Rng;
 use std::time::Duration;
 
@@ -147,9 +145,14 @@ fn batches_and_loops_take_large_payloads_too() {
     batch.push_as(KIND, b"before").unwrap();
     batch.push_as(KIND, &large).unwrap();
     batch.push_as(KIND, b"after").unwrap();
-    batch.publish_with(Wake::No);
-    let each = Each { batch: 3, ..Each::new(KIND, large.len()) };
-    assert_eq!(producer.publish_each(each, 0..5u8, |nth, bytes| bytes.fill(nth)), 5);
+    batch.publish();
+    let mut batch = producer.batch();
+    for nth in 0..5u8 {
+        let mut record = batch.reserve(KIND, large.len()).unwrap();
+        record.fill(nth);
+        record.commit();
+    }
+    batch.publish();
     producer.publish_as(KIND, b"end").unwrap();
     let mut lens = Vec::new();
     let mut nth = 0;

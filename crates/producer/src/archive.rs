@@ -3,8 +3,9 @@
 use crate::errors::ReserveError;
 use crate::exclusive_producer::Producer;
 use crate::shared_producer::SharedProducer;
-use perfring_ring::Wake;
-use perfring_shm::{End, TimeKeeper, WriteWindow};
+use crate::space::now;
+use perfring_ring::Refusal;
+use perfring_shm::{End, WriteWindow};
 use perfring_types::{ArchiveError, RkyvRecord, archive_into};
 use std::mem::MaybeUninit;
 use thiserror::Error;
@@ -75,12 +76,11 @@ impl Producer {
         self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
         let most = LAST.min(self.layout().data_size as usize / 8);
         let space = self.archive_space.clamp(FIRST, most.max(FIRST));
-        let timestamp = |keeper: TimeKeeper<'_>| self.clock.timestamp(keeper);
-        let end = End::Publish(Wake::Auto);
-        // Not counted, as there is an alternative.
-        let refused = |_: &mut WriteWindow, refusal| ReserveError::from(refusal);
-        let Ok(mut record) = self.window.reserve_or(T::SCHEMA.id, space, end, timestamp, refused)
-        else {
+        let (id, clock) = (T::SCHEMA.id, &mut self.clock);
+        let now = |window: &mut WriteWindow| now(window, clock);
+        // A refusal is not counted, as there is an alternative.
+        let refused = |_: &mut WriteWindow, refusal: Refusal| refusal;
+        let Ok(mut record) = self.window.reserve(id, space, End::Publish, now, refused) else {
             return self.publish_long(value); // which may be short enough for what room there is
         };
         match archive(value, &mut record) {

@@ -1,11 +1,11 @@
 //! Records of an exclusive producer that are published together.
 
 use crate::errors::ReserveError;
-use crate::space::{put, refuse, reserve};
+use crate::space::{now, put, refuse, reserve};
 use crate::timestamp::Clock;
 use perfring_abi::RecordType;
 use perfring_ring::{Refusal, Wake};
-use perfring_shm::{End, MachineClock, Reservation, TimeKeeper, WriteWindow};
+use perfring_shm::{End, MachineClock, Reservation, WriteWindow};
 
 /// Records that are held back until the batch ends, and then published by one store of
 /// `data_head`.
@@ -17,7 +17,6 @@ use perfring_shm::{End, MachineClock, Reservation, TimeKeeper, WriteWindow};
 pub struct Batch<'a> {
     pub(crate) window: &'a mut WriteWindow,
     pub(crate) clock: &'a mut Clock<MachineClock>,
-    pub(crate) wake: Wake,
 }
 
 impl Batch<'_> {
@@ -46,15 +45,10 @@ impl Batch<'_> {
     /// See [`ReserveError`]; the refusal is counted.
     #[inline]
     pub fn offer(&mut self, kind: RecordType, payload: &[u8]) -> Result<bool, ReserveError> {
-        let timestamp = |keeper: TimeKeeper<'_>| self.clock.timestamp(keeper);
-        let put =
-            self.window.put(kind, payload, End::Hold, timestamp, |window, refusal| match refusal {
-                Refusal::Full => ReserveError::Full,
-                refusal => refuse(window, refusal, payload.len()),
-            });
-        match put {
-            Err(ReserveError::Full) => Ok(false),
-            put => put.map(|()| true),
+        match self.window.put(kind, payload, End::Hold, |window| now(window, self.clock)) {
+            Ok(()) => Ok(true),
+            Err(Refusal::Full) => Ok(false),
+            Err(refusal) => Err(refuse(self.window, refusal, payload.len())),
         }
     }
 
@@ -73,16 +67,11 @@ impl Batch<'_> {
 
     /// Publishes the batch.
     pub fn publish(self) {}
-
-    /// Publishes the batch, and chooses whether to wake a sleeping consumer.
-    pub fn publish_with(mut self, wake: Wake) {
-        self.wake = wake;
-    }
 }
 
 impl Drop for Batch<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.window.publish(self.wake);
+        self.window.publish(Wake::Auto);
     }
 }

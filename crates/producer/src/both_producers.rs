@@ -5,7 +5,7 @@ use crate::exclusive_producer::Producer;
 use crate::known_types::put_entry;
 use crate::shared_producer::SharedProducer;
 use perfring_abi::Layout;
-use perfring_ring::{ReadError, Wake};
+use perfring_ring::ReadError;
 use perfring_shm::{
     AttachError, Location, Pages, PagesError, Reservation, RingOptions, SharedReservation,
 };
@@ -223,12 +223,6 @@ macro_rules! producer {
             #[inline(always)]
             pub fn commit(self) {
                 self.bytes.commit();
-            }
-
-            /// Publishes the record, and chooses whether to wake a sleeping consumer.
-            #[inline(always)]
-            pub fn commit_with(self, wake: Wake) {
-                self.bytes.commit_with(wake);
             }
 
             /// Gives the space back.

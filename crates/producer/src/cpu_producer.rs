@@ -6,9 +6,9 @@ use crate::errors::{ReserveError, TypeError};
 use crate::known_types::put_entry;
 use crate::options::ProducerOptions;
 use crate::threads_clock::ThreadsClock;
-use crate::waiting::{Limits, wait_once};
+use crate::waiting::{CPU_LOCK_WAIT, Limits, wait_once};
 use perfring_abi::{Layout, RecordType};
-use perfring_ring::{ReadError, Refusal, Wake};
+use perfring_ring::{ReadError, Refusal};
 use perfring_shm::{
     CpuReservation, CpuThread, CpuWindow, HandlerMutex, MachineClock, RingOptions, program_name,
 };
@@ -173,7 +173,8 @@ impl CpuProducer {
             match self.attach_once(cpu) {
                 Err(error) if error.is_held_up() => {
                     let held_up = Refusal::Contended { slot: 0 };
-                    wait_once(&mut waiting, held_up, ATTACH_WAIT, |_| ()).map_err(|_| error)?;
+                    wait_once(&mut waiting, held_up, Limits::lock(ATTACH_WAIT), |_| ())
+                        .map_err(|_| error)?;
                 }
                 done => return done,
             }
@@ -227,31 +228,17 @@ impl CpuProducer {
     /// See [`ReserveError`]; the loss is counted.
     #[inline(always)]
     pub fn publish_as(&self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
-        self.publish_with(kind, payload, Wake::Auto)
-    }
-
-    /// Publishes one record of this type, and chooses whether to wake a sleeping consumer.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
-    #[inline(always)]
-    pub fn publish_with(
-        &self,
-        kind: RecordType,
-        payload: &[u8],
-        wake: Wake,
-    ) -> Result<(), ReserveError> {
-        if self.publish_here(kind, payload, wake) {
+        if self.publish_here(kind, payload) {
             return Ok(());
         }
-        self.publish_slowly(kind, payload, wake, Limits::SHORT)
+        self.publish_slowly(kind, payload, Limits::lock(CPU_LOCK_WAIT))
     }
 
     #[inline(always)]
-    fn publish_here(&self, kind: RecordType, payload: &[u8], wake: Wake) -> bool {
+    fn publish_here(&self, kind: RecordType, payload: &[u8]) -> bool {
         let Ok(here) = CpuThread::here() else { return false };
         let Some(ring) = self.rings.of(here.cpu()) else { return false };
-        if !ring.publish_at_once(here, kind, payload, wake, self.now()) {
+        if !ring.publish_at_once(here, kind, payload, self.now()) {
             return false;
         }
         self.published(ring);
@@ -271,10 +258,10 @@ impl CpuProducer {
         payload: &[u8],
         timeout: Duration,
     ) -> Result<(), ReserveError> {
-        if self.publish_here(kind, payload, Wake::Auto) {
+        if self.publish_here(kind, payload) {
             return Ok(());
         }
-        self.publish_slowly(kind, payload, Wake::Auto, Limits { lock: timeout, space: timeout })
+        self.publish_slowly(kind, payload, Limits::all(timeout))
     }
 
     /// Reserves space for a record of `len` bytes in the ring of the CPU that the thread runs on. It may be
@@ -288,7 +275,7 @@ impl CpuProducer {
         kind: RecordType,
         len: usize,
     ) -> Result<CpuReservation<'_>, ReserveError> {
-        self.wait_for(Limits::SHORT, len, |here, ring| {
+        self.wait_for(Limits::lock(CPU_LOCK_WAIT), len, |here, ring| {
             let record = ring.reserve(here, kind, len, self.now())?;
             self.published(ring); // it has its timestamp
             Ok(record)

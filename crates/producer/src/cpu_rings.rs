@@ -128,11 +128,11 @@ impl CpuRings {
         match self.of(cpu) {
             Some(ring) => {
                 ring.refuse(refusal, len);
-                ReserveError::of(refusal, || ring.cut_off())
+                ReserveError::of(refusal, len, || ring.cut_off())
             }
             None => {
                 self.without_ring.fetch_add(1, Ordering::Relaxed);
-                refusal.into()
+                ReserveError::of(refusal, len, || None)
             }
         }
     }

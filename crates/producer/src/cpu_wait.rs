@@ -5,7 +5,7 @@ use crate::cpu_rings::Refused;
 use crate::errors::ReserveError;
 use crate::waiting::{Limits, wait_once};
 use perfring_abi::RecordType;
-use perfring_ring::{Refusal, Wake};
+use perfring_ring::Refusal;
 use perfring_shm::{CpuThread, CpuWindow, NotHere};
 
 impl CpuProducer {
@@ -17,11 +17,10 @@ impl CpuProducer {
         &self,
         kind: RecordType,
         payload: &[u8],
-        wake: Wake,
         limits: Limits,
     ) -> Result<(), ReserveError> {
         let attempt = |here, ring: &CpuWindow| {
-            ring.publish(here, kind, payload, wake, self.now())?;
+            ring.publish(here, kind, payload, self.now())?;
             self.published(ring);
             Ok(())
         };
@@ -43,18 +42,17 @@ impl CpuProducer {
                 Ok(got) => return Ok(got),
                 Err(refused) => refused,
             };
-            let (cpu, refusal, limit) = match refused {
+            let (cpu, refusal) = match refused {
                 Refused::NoRing(_) | Refused::Interrupted(_) => return Err(refused),
-                Refused::HeldUp(cpu) => (cpu, Refusal::Contended { slot: 0 }, limits.lock),
-                Refused::By(cpu, held @ Refusal::Contended { .. }) => (cpu, held, limits.lock),
-                Refused::By(cpu, refusal) => (cpu, refusal, limits.space),
+                Refused::HeldUp(cpu) => (cpu, Refusal::Contended { slot: 0 }),
+                Refused::By(cpu, refusal) => (cpu, refusal),
             };
             let for_space = |left| {
                 if let Some(ring) = self.rings.of(cpu) {
                     ring.sleep_for_space(len, left);
                 }
             };
-            if wait_once(&mut waiting, refusal, limit, for_space).is_err() {
+            if wait_once(&mut waiting, refusal, limits, for_space).is_err() {
                 if let Refused::HeldUp(cpu) = refused {
                     self.rings.failed(cpu, true);
                 }

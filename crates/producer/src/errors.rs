@@ -86,20 +86,6 @@ pub enum ReserveError {
     },
 }
 
-impl From<Refusal> for ReserveError {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Full => ReserveError::Full,
-            Refusal::TooLarge { len, max } => ReserveError::TooLarge { len, max },
-            Refusal::Contended { slot } => ReserveError::Contended { slot },
-            Refusal::Pending { slot } => ReserveError::Pending { slot },
-            Refusal::Forked => ReserveError::Forked,
-            Refusal::Replaced => ReserveError::Replaced,
-            Refusal::Corrupt { tail } => ReserveError::Corrupt { tail },
-        }
-    }
-}
-
 impl ReserveError {
     /// Returns the error for what only another program can have done to a ring, or a truncation of its file: `cut_off` says
     /// that.
@@ -112,12 +98,22 @@ impl ReserveError {
         }
     }
 
-    /// Returns the error for a refusal. `cut_off` is asked why the mapping is no longer the file's.
-    #[cold]
-    pub(crate) fn of(refusal: Refusal, cut_off: impl FnOnce() -> Option<ReadError>) -> Self {
+    /// Returns the error for the refusal of a payload of `len` bytes. `cut_off` is asked why the mapping is no longer the
+    /// file's.
+    #[inline]
+    pub(crate) fn of(
+        refusal: Refusal,
+        len: usize,
+        cut_off: impl FnOnce() -> Option<ReadError>,
+    ) -> Self {
         match refusal {
-            Refusal::Corrupt { .. } => ReserveError::from(refusal).damaged(cut_off()),
-            refusal => refusal.into(),
+            Refusal::Full => ReserveError::Full,
+            Refusal::TooLarge { max } => ReserveError::TooLarge { len, max },
+            Refusal::Contended { slot } => ReserveError::Contended { slot },
+            Refusal::Pending { slot } => ReserveError::Pending { slot },
+            Refusal::Forked => ReserveError::Forked,
+            Refusal::Replaced => ReserveError::Replaced,
+            Refusal::Corrupt { tail } => ReserveError::Corrupt { tail }.damaged(cut_off()),
         }
     }
 }

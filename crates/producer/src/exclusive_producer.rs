@@ -1,14 +1,13 @@
 //! The exclusive producer.
 
 use crate::batch::Batch;
-use crate::each::Each;
 use crate::errors::ReserveError;
 use crate::known_types::Known;
 use crate::options::ProducerOptions;
-use crate::space::{offer_timeout, put, put_timeout, reserve, reserve_slowly, reserve_timeout};
+use crate::space::{put, put_timeout, refuse, reserve, reserve_timeout};
 use crate::timestamp::Clock;
 use perfring_abi::{Producers, RecordType};
-use perfring_ring::{Count, ProducerTotals, Wake};
+use perfring_ring::{Count, ProducerTotals, Refusal};
 use perfring_shm::{
     AttachError, End, Location, MachineClock, OpenError, Reservation, RingOptions, WriteWindow,
     create, open_or_create,
@@ -124,7 +123,7 @@ impl Producer {
         options: &ProducerOptions,
     ) -> Result<Self, AttachError> {
         let mut window = WriteWindow::attach(location, options.trust)?;
-        let mut clock = Clock::of(window.clock(), window.file().layout());
+        let mut clock = Clock::new(window.clock());
         if window.file().layout().time {
             window.begin_time(&clock.read());
         }
@@ -153,53 +152,7 @@ impl Producer {
     /// See [`ReserveError`]; the loss is counted.
     #[inline(always)]
     pub fn publish_as(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
-        self.publish_with(kind, payload, Wake::Auto)
-    }
-
-    /// Publishes one record as [`Producer::publish`] does: no publish of the only producer waits for
-    /// anybody. For code that is written for both kinds of producers.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
-    #[inline(always)]
-    pub fn try_publish(&mut self, payload: &[u8]) -> Result<(), ReserveError> {
-        self.publish(payload)
-    }
-
-    /// Publishes one record of this type, as [`Producer::publish_as`] does.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
-    #[inline(always)]
-    pub fn try_publish_as(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
-        self.publish_as(kind, payload)
-    }
-
-    /// Reserves space as [`Producer::reserve`] does.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
-    #[inline(always)]
-    pub fn try_reserve(
-        &mut self,
-        kind: RecordType,
-        len: usize,
-    ) -> Result<Reservation<'_>, ReserveError> {
-        self.reserve(kind, len)
-    }
-
-    /// Publishes one record of this type, and chooses whether to wake a sleeping consumer.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
-    #[inline(always)]
-    pub fn publish_with(
-        &mut self,
-        kind: RecordType,
-        payload: &[u8],
-        wake: Wake,
-    ) -> Result<(), ReserveError> {
-        put(&mut self.window, &mut self.clock, kind, payload, End::Publish(wake))
+        put(&mut self.window, &mut self.clock, kind, payload, End::Publish)
     }
 
     /// Reserves space for a record of `len` bytes in the ring itself; or in private memory, where other users may write the
@@ -229,7 +182,7 @@ impl Producer {
         kind: RecordType,
         len: usize,
     ) -> Result<Reservation<'_>, ReserveError> {
-        reserve(&mut self.window, &mut self.clock, kind, len, End::Publish(Wake::Auto))
+        reserve(&mut self.window, &mut self.clock, kind, len, End::Publish)
     }
 
     /// Reserves space as [`Producer::reserve`] does, and waits for it for at most `timeout`.
@@ -254,7 +207,7 @@ impl Producer {
         len: usize,
         timeout: Duration,
     ) -> Result<Reservation<'_>, ReserveError> {
-        reserve_timeout(&mut self.window, &mut self.clock, kind, len, timeout)
+        reserve_timeout(&mut self.window, &mut self.clock, kind, len, timeout, refuse)
     }
 
     /// Publishes one record, and waits for space for at most `timeout`. Where there is space this is
@@ -298,7 +251,15 @@ impl Producer {
         len: usize,
         timeout: Duration,
     ) -> Result<Option<Reservation<'_>>, ReserveError> {
-        offer_timeout(&mut self.window, &mut self.clock, kind, len, timeout)
+        let refused = |window: &mut WriteWindow, refusal, len| match refusal {
+            Refusal::Full => ReserveError::Full,
+            refusal => refuse(window, refusal, len),
+        };
+        match reserve_timeout(&mut self.window, &mut self.clock, kind, len, timeout, refused) {
+            Ok(reserved) => Ok(Some(reserved)),
+            Err(ReserveError::Full) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Begins a batch: its records are held back, and published by one store when it ends.
@@ -318,43 +279,7 @@ impl Producer {
     #[inline]
     pub fn batch(&mut self) -> Batch<'_> {
         self.window.begin_batch();
-        Batch { window: &mut self.window, clock: &mut self.clock, wake: Wake::Auto }
-    }
-
-    /// Publishes a record for each item, which `fill` writes in place as in a reservation, and returns how
-    /// many were published. The others were refused, and are counted and reported as any refusal.
-    /// In a forked child none is published, and none is counted.
-    ///
-    /// For small records this takes an eighth to a quarter less time than a loop of
-    /// [`Producer::reserve`]: the position stays in registers and not in memory, where each record
-    /// waits for the one before it.
-    ///
-    /// ```
-    /// # use perfring_producer::{Each, Options, Producer, RecordType};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let mut producer = Producer::create(dir.path().join("ring"), &Options::default())?;
-    /// let samples = [3.5f64, 2.25, 8.0];
-    /// let each = Each::new(RecordType::BYTES, 8);
-    /// let published = producer.publish_each(each, samples, |sample, bytes| {
-    ///     bytes.copy_from_slice(&sample.to_le_bytes());
-    /// });
-    /// assert_eq!(published, 3);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// If `fill` or the iterator panics, what was published stays, and what a batch held back is
-    /// lost, or is published by the next call. A ring with time gains nothing.
-    #[inline(always)]
-    pub fn publish_each<I: IntoIterator>(
-        &mut self,
-        each: Each,
-        items: I,
-        fill: impl FnMut(I::Item, &mut [u8]),
-    ) -> u64 {
-        let Each { kind, len, batch, .. } = each;
-        perfring_shm::publish_each(&mut self.window, kind, len, batch, items, fill, |window| {
-            reserve_slowly(window, &mut self.clock, &each)
-        })
+        Batch { window: &mut self.window, clock: &mut self.clock }
     }
 
     /// Returns what was written, discarded and refused since the ring was made, by this producer and those

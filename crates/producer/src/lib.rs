@@ -47,7 +47,7 @@
 //! with [`SharedProducer::open_or_create`] and attach a [`SharedProducer`] for each thread. It has the
 //! methods of [`Producer`], with the same names, arguments and results; only batches differ: a shared one
 //! reserves its space first. A publish takes a lock, and waits for at most 5 ms where the lock's holder was
-//! preempted: see [`SharedProducer::set_lock_wait`]. A call that begins with `try_` does not wait for it.
+//! preempted: see [`SharedProducer::set_lock_wait`]. A call with a timeout waits for all of it for as long as that.
 //!
 //! # Records with a shape
 //!
@@ -106,7 +106,6 @@ mod cpu_producer;
 mod cpu_rings;
 mod cpu_set;
 mod cpu_wait;
-mod each;
 mod errors;
 mod exclusive_producer;
 mod known_types;
@@ -125,14 +124,13 @@ pub use batch::Batch;
 pub use both_producers::{PodReservation, SharedPodReservation};
 pub use cpu_producer::CpuProducer;
 pub use cpu_set::SetError;
-pub use each::Each;
 pub use errors::{ReserveError, TypeError};
 pub use exclusive_producer::Producer;
 pub use options::ProducerOptions;
 pub use perfring_abi::{
     BadRing, Evict, Layout, Policy, Producers, RecordType, Report, SLOTS_DEFAULT, record_size,
 };
-pub use perfring_ring::{Count, ProducerTotals, ReadError, Refused, Wake};
+pub use perfring_ring::{Count, ProducerTotals, ReadError, Refused};
 pub use perfring_shm::{
     AttachError, ClockError, CpuReservation, CreateError, FileSystem, Location, NoRseq, OpenError,
     Pages, PagesError, Promise, Removal, Reservation, RingOptions as Options, SharedReservation,

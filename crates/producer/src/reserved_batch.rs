@@ -2,7 +2,7 @@
 
 use crate::errors::ReserveError;
 use perfring_abi::RecordType;
-use perfring_ring::{Refusal, Wake};
+use perfring_ring::Refusal;
 use perfring_shm::BatchReservation;
 
 /// Space for several records of a shared ring, which are published at once when it is dropped.
@@ -63,16 +63,11 @@ impl ReservedBatch<'_> {
 
     /// Publishes the batch.
     pub fn publish(self) {}
-
-    /// Publishes the batch, and chooses whether to wake a sleeping consumer.
-    pub fn publish_with(self, wake: Wake) {
-        self.0.publish_with(wake);
-    }
 }
 
 fn no_room(refusal: Refusal) -> ReserveError {
     match refusal {
         Refusal::Full => ReserveError::BatchFull,
-        refusal => refusal.into(),
+        _ => ReserveError::Forked,
     }
 }

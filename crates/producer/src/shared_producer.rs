@@ -5,13 +5,14 @@ use crate::known_types::Known;
 use crate::options::ProducerOptions;
 use crate::reserved_batch::ReservedBatch;
 use crate::timestamp::Clock;
+use crate::waiting::LOCK_WAIT;
 use perfring_abi::{HEADER_LEN, Producers, RecordType};
-use perfring_ring::{ProducerTotals, Refusal, Wake};
+use perfring_ring::{ProducerTotals, Refusal};
 use perfring_shm::{
     AttachError, Location, MachineClock, OpenError, RingOptions, SharedReservation, SharedWindow,
     create, open_or_create,
 };
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 /// One of the producers of a shared ring: each thread attaches its own. There may be as many as the ring has slots, in any
@@ -27,7 +28,7 @@ use std::time::Duration;
 /// A publish takes a lock for a few nanoseconds.
 /// Producers that publish all the time take turns; batches give more throughput. A producer that is
 /// preempted while it holds the lock keeps the others waiting: for a few milliseconds, unless they
-/// say otherwise by [`SharedProducer::set_lock_wait`], or call [`SharedProducer::try_publish`]. Then
+/// say otherwise by [`SharedProducer::set_lock_wait`], or call [`SharedProducer::publish_timeout`]. Then
 /// the record is lost, as [`ReserveError::Contended`].
 ///
 /// ```
@@ -47,6 +48,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct SharedProducer {
     pub(crate) window: SharedWindow,
+    /// For how long calls without a timeout wait for the lock.
+    pub(crate) lock_wait: Cell<Duration>,
     clock: RefCell<Clock<MachineClock>>,
     pub(crate) known: Known,
     /// The buffer that archives are written into.
@@ -122,13 +125,14 @@ impl SharedProducer {
         options: &ProducerOptions,
     ) -> Result<Self, AttachError> {
         let window = SharedWindow::attach(location, &options.name(), options.trust)?;
-        let mut clock = Clock::of(window.clock(), window.layout());
+        let mut clock = Clock::new(window.clock());
         if window.layout().time {
             window.begin_time(|| clock.read())?;
         }
         Ok(SharedProducer {
             window,
             clock: RefCell::new(clock),
+            lock_wait: Cell::new(LOCK_WAIT),
             known: Known::new(),
             #[cfg(feature = "rkyv")]
             archive_buffer: RefCell::default(),
@@ -151,7 +155,7 @@ impl SharedProducer {
     /// See [`ReserveError`]; the loss is counted.
     #[inline(always)]
     pub fn publish_as(&self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
-        self.publish_with(kind, payload, Wake::Auto)
+        self.put(|| self.now(), kind, payload, None)
     }
 
     /// Publishes one record of this type, unless `check` returns an error for its timestamp: 0 in a ring without time. For a
@@ -179,24 +183,51 @@ impl SharedProducer {
     ) -> Result<(), ReserveError> {
         let now = self.now();
         check(now)?;
-        let published = self.window.publish_at(kind, payload, Wake::Auto, now);
-        published.map_err(|refusal| self.refuse(refusal, payload.len()))
+        self.put(|| now, kind, payload, None)
     }
 
-    /// Publishes one record of this type, and chooses whether to wake a sleeping consumer.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
     #[inline(always)]
-    pub fn publish_with(
+    fn put(
         &self,
+        now: impl FnOnce() -> u64,
         kind: RecordType,
         payload: &[u8],
-        wake: Wake,
+        timeout: Option<Duration>,
     ) -> Result<(), ReserveError> {
-        let refused = |refusal| self.refuse(refusal, payload.len());
-        self.window
-            .publish(kind, payload, wake, refused, || self.publish_other(kind, payload, wake))
+        match self.window.put(kind, payload, now) {
+            Ok(()) => Ok(()),
+            Err(refusal) => self.put_after(refusal, kind, payload, timeout),
+        }
+    }
+
+    /// Continues after a refusal of the first attempt, which is where the caller is.
+    #[cold]
+    #[inline(never)]
+    fn put_after(
+        &self,
+        mut refusal: Refusal,
+        kind: RecordType,
+        payload: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<(), ReserveError> {
+        let mut wait = self.wait(timeout, payload.len());
+        loop {
+            wait(refusal).map_err(|refusal| self.refuse(refusal, payload.len()))?;
+            match self.window.put(kind, payload, || self.now()) {
+                Ok(()) => return Ok(()),
+                Err(again) => refusal = again,
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn get(
+        &self,
+        kind: RecordType,
+        len: usize,
+        timeout: Option<Duration>,
+    ) -> Result<SharedReservation<'_>, Refusal> {
+        self.window.reserve(kind, len, || self.now(), || self.wait(timeout, len))
     }
 
     /// Reserves space for a record of `len` bytes in the ring itself; or in private memory, where other users may write the
@@ -210,8 +241,7 @@ impl SharedProducer {
         kind: RecordType,
         len: usize,
     ) -> Result<SharedReservation<'_>, ReserveError> {
-        let record = self.window.reserve(kind, len, || self.now());
-        record.map_err(|refusal| self.refuse(refusal, len))
+        self.get(kind, len, None).map_err(|refusal| self.refuse(refusal, len))
     }
 
     /// Reserves space as [`SharedProducer::reserve`] does, and waits for at most `timeout` for
@@ -226,8 +256,7 @@ impl SharedProducer {
         len: usize,
         timeout: Duration,
     ) -> Result<SharedReservation<'_>, ReserveError> {
-        let attempt = || self.window.try_reserve(kind, len, || self.now());
-        self.wait_for(timeout, len, attempt, |refusal| self.refuse(refusal, len))
+        self.get(kind, len, Some(timeout)).map_err(|refusal| self.refuse(refusal, len))
     }
 
     /// Reserves space as [`SharedProducer::reserve_timeout`] does, but returns `None`, and counts
@@ -255,14 +284,13 @@ impl SharedProducer {
         len: usize,
         timeout: Duration,
     ) -> Result<Option<SharedReservation<'_>>, ReserveError> {
-        let attempt = || self.window.try_reserve(kind, len, || self.now());
-        match self.wait_for(timeout, len, attempt, |refusal| refusal) {
+        match self.get(kind, len, Some(timeout)) {
             Ok(reserved) => Ok(Some(reserved)),
             Err(refusal) => self.not_offered(refusal, len),
         }
     }
 
-    /// Publishes one record of this type as [`SharedProducer::try_publish`] does, but returns `false`, and counts
+    /// Publishes one record of this type, and waits for nothing. Returns `false`, and counts
     /// nothing, if there is no room now. For a caller that has an alternative.
     ///
     /// ```
@@ -282,8 +310,7 @@ impl SharedProducer {
     /// [`ReserveError`], for a refusal that waiting does not resolve; it is counted.
     #[inline]
     pub fn offer(&self, kind: RecordType, payload: &[u8]) -> Result<bool, ReserveError> {
-        let other = || self.try_publish_other(kind, payload);
-        match self.window.try_publish(kind, payload, Wake::Auto, other) {
+        match self.window.put(kind, payload, || self.now()) {
             Ok(()) => Ok(true),
             Err(refusal) => self.not_offered(refusal, payload.len()).map(|_: Option<()>| false),
         }
@@ -302,20 +329,7 @@ impl SharedProducer {
         payload: &[u8],
         timeout: Duration,
     ) -> Result<(), ReserveError> {
-        let other = || self.try_publish_other(kind, payload);
-        let attempt = || self.window.try_publish(kind, payload, Wake::Auto, other);
-        self.wait_for(timeout, payload.len(), attempt, |refusal| {
-            self.refuse(refusal, payload.len())
-        })
-    }
-
-    /// Publishes a record of any length in a ring with timestamps or without.
-    pub(crate) fn try_publish_other(
-        &self,
-        kind: RecordType,
-        payload: &[u8],
-    ) -> Result<(), Refusal> {
-        self.window.try_publish_at(kind, payload, Wake::Auto, self.now())
+        self.put(|| self.now(), kind, payload, Some(timeout))
     }
 
     /// Reserves `bytes` for a batch: many records in one reservation, published at once. Pass the
@@ -340,9 +354,13 @@ impl SharedProducer {
     /// See [`ReserveError`]; the loss is counted, as one record.
     #[inline]
     pub fn reserve_batch(&self, bytes: usize) -> Result<ReservedBatch<'_>, ReserveError> {
-        match self.window.batch(bytes, || self.now()) {
-            Ok(batch) => Ok(ReservedBatch(batch)),
-            Err(refusal) => Err(self.refuse(refusal, self.payload_of_batch(bytes))),
+        let len = self.payload_of_batch(bytes);
+        let mut wait = self.wait(None, len);
+        loop {
+            match self.window.batch(bytes, self.now()) {
+                Ok(batch) => return Ok(ReservedBatch(batch)),
+                Err(refusal) => wait(refusal).map_err(|refusal| self.refuse(refusal, len))?,
+            }
         }
     }
 
@@ -353,7 +371,7 @@ impl SharedProducer {
     /// [`ReserveError`], for a refusal that waiting does not resolve; it is counted.
     #[inline]
     pub fn offer_batch(&self, bytes: usize) -> Result<Option<ReservedBatch<'_>>, ReserveError> {
-        match self.window.try_batch(bytes, || self.now()) {
+        match self.window.batch(bytes, self.now()) {
             Ok(batch) => Ok(Some(ReservedBatch(batch))),
             Err(refusal) => self.not_offered(refusal, self.payload_of_batch(bytes)),
         }
@@ -373,18 +391,6 @@ impl SharedProducer {
         self.window.slot()
     }
 
-    /// Publishes a record that has a timestamp or is large.
-    #[inline(never)]
-    fn publish_other(
-        &self,
-        kind: RecordType,
-        payload: &[u8],
-        wake: Wake,
-    ) -> Result<(), ReserveError> {
-        let published = self.window.publish_at(kind, payload, wake, self.now());
-        published.map_err(|refusal| self.refuse(refusal, payload.len()))
-    }
-
     #[cold]
     fn not_offered<T>(&self, refusal: Refusal, len: usize) -> Result<Option<T>, ReserveError> {
         match refusal {
@@ -398,8 +404,8 @@ impl SharedProducer {
         bytes.saturating_sub(HEADER_LEN as usize + self.layout().lead().len())
     }
 
-    /// Reads the timestamps' clock before the lock is taken. A producer that waits for the lock
-    /// uses the time before its wait, or that of the lock's last holder if it is later.
+    /// Reads the timestamps' clock before the lock is taken. The record gets that time, or that of the lock's last holder if it
+    /// is later.
     #[inline(always)]
     pub(crate) fn now(&self) -> u64 {
         if !self.window.layout().time {
@@ -425,12 +431,11 @@ impl SharedProducer {
 
     /// Counts a refusal, unless the ring is a parent's: a fork in the middle of a record is noticed here.
     #[cold]
-    #[inline(never)]
     pub(crate) fn refuse(&self, refusal: Refusal, len: usize) -> ReserveError {
         if self.window.forked() {
             return ReserveError::Forked;
         }
         self.window.refuse(refusal, len);
-        ReserveError::of(refusal, || self.window.cut_off())
+        ReserveError::of(refusal, len, || self.window.cut_off())
     }
 }

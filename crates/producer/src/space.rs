@@ -1,24 +1,33 @@
 //! Space for the records of an exclusive producer: attempts, waiting, and refusals.
 
-use crate::each::Each;
 use crate::errors::ReserveError;
 use crate::timestamp::Clock;
+use crate::waiting::{Limits, wait_once};
 use perfring_abi::RecordType;
-use perfring_ring::{Refusal, Wake};
+use perfring_ring::Refusal;
 use perfring_shm::{End, MachineClock, Reservation, WriteWindow};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Checks of a full ring before a waiting producer sleeps: some 50 µs in all, with the pauses
-/// between them.
-pub(crate) const SPINS: u32 = 64;
-const SPIN_PAUSES: u32 = 32;
-
-/// The pause between two checks. Each check takes a cache line from the consumer, so they are not
-/// too frequent.
-pub(crate) fn spin() {
-    for _ in 0..SPIN_PAUSES {
-        std::hint::spin_loop();
+/// Returns the time for a record that gets a timestamp.
+#[inline(always)]
+pub(crate) fn now(window: &mut WriteWindow, clock: &mut Clock<MachineClock>) -> u64 {
+    match clock.by_line() {
+        Some(now) => now,
+        None => read_clock(window, clock),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn read_clock(window: &mut WriteWindow, clock: &mut Clock<MachineClock>) -> u64 {
+    if !window.file().layout().time {
+        return 0; // a large record, or one that is lent
+    }
+    let now = clock.by_clock();
+    if clock.is_due(now) {
+        window.keep_time(&clock.read());
+    }
+    now
 }
 
 /// Writes one record.
@@ -30,11 +39,11 @@ pub(crate) fn put(
     payload: &[u8],
     end: End,
 ) -> Result<(), ReserveError> {
-    let refused = |window: &mut WriteWindow, refusal| refuse(window, refusal, payload.len());
-    window.put_or_count(kind, payload, end, |keeper| clock.timestamp(keeper), refused)
+    let done = window.put(kind, payload, end, |window| now(window, clock));
+    done.map_err(|refusal| refuse(window, refusal, payload.len()))
 }
 
-/// Writes one record as [`put`] does, and waits for space for at most `timeout`.
+/// Writes one record, and waits for space for at most `timeout`.
 #[inline(always)]
 pub(crate) fn put_timeout(
     window: &mut WriteWindow,
@@ -43,27 +52,31 @@ pub(crate) fn put_timeout(
     payload: &[u8],
     timeout: Duration,
 ) -> Result<(), ReserveError> {
-    let end = End::Publish(Wake::Auto);
-    let refused = |_: &mut WriteWindow, refusal| refusal;
-    match window.put(kind, payload, end, |keeper| clock.timestamp(keeper), refused) {
+    match window.put(kind, payload, End::Publish, |window| now(window, clock)) {
         Ok(()) => Ok(()),
         Err(refusal) => put_after(refusal, window, clock, kind, payload, timeout),
     }
 }
 
+/// Continues after a refusal. Apart from the first attempt, which is where the caller is.
 #[cold]
 #[inline(never)]
 fn put_after(
-    refusal: Refusal,
+    mut refusal: Refusal,
     window: &mut WriteWindow,
     clock: &mut Clock<MachineClock>,
     kind: RecordType,
     payload: &[u8],
     timeout: Duration,
 ) -> Result<(), ReserveError> {
-    let len = payload.len();
-    wait(window, refusal, len, timeout).map_err(|refusal| refuse(window, refusal, len))?;
-    put(window, clock, kind, payload, End::Publish(Wake::Auto))
+    let mut wait = wait(payload.len(), timeout, refuse);
+    loop {
+        wait(window, refusal)?;
+        match window.put(kind, payload, End::Publish, |window| now(window, clock)) {
+            Ok(()) => return Ok(()),
+            Err(again) => refusal = again,
+        }
+    }
 }
 
 /// Reserves space for one record, in place.
@@ -76,97 +89,35 @@ pub(crate) fn reserve<'a>(
     end: End,
 ) -> Result<Reservation<'a>, ReserveError> {
     let refused = |window: &mut WriteWindow, refusal| refuse(window, refusal, len);
-    window.reserve_or_count(kind, len, end, |keeper| clock.timestamp(keeper), refused)
+    window.reserve(kind, len, end, |window| now(window, clock), refused)
 }
 
-/// Reserves space as [`reserve`] does, and waits for it for at most `timeout`.
+/// Reserves space as [`reserve`] does, and waits for it for at most `timeout`. `refused` says what a refusal comes to.
 #[inline(always)]
-pub(crate) fn reserve_timeout<'a>(
+pub(crate) fn reserve_timeout<'a, E>(
     window: &'a mut WriteWindow,
     clock: &mut Clock<MachineClock>,
     kind: RecordType,
     len: usize,
     timeout: Duration,
-) -> Result<Reservation<'a>, ReserveError> {
-    let wait = |window: &mut WriteWindow, refusal| {
-        wait(window, refusal, len, timeout).map_err(|refusal| refuse(window, refusal, len))
-    };
-    let end = End::Publish(Wake::Auto);
-    window.reserve_when(kind, len, end, |keeper| clock.timestamp(keeper), wait)
+    refused: impl Fn(&mut WriteWindow, Refusal, usize) -> E,
+) -> Result<Reservation<'a>, E> {
+    let wait = wait(len, timeout, refused);
+    window.reserve_when(kind, len, End::Publish, |window| now(window, clock), wait)
 }
 
-/// Reserves space as [`reserve_timeout`] does, but returns `None`, and counts nothing, if there is
-/// none in time.
-#[inline(always)]
-pub(crate) fn offer_timeout<'a>(
-    window: &'a mut WriteWindow,
-    clock: &mut Clock<MachineClock>,
-    kind: RecordType,
+/// Returns what waits after a refusal, and returns what `refused` makes of the last one.
+fn wait<E>(
     len: usize,
     timeout: Duration,
-) -> Result<Option<Reservation<'a>>, ReserveError> {
-    let wait = |window: &mut WriteWindow, refusal| {
-        wait(window, refusal, len, timeout).map_err(|refusal| match refusal {
-            Refusal::Full => ReserveError::Full,
-            refusal => refuse(window, refusal, len),
-        })
-    };
-    let end = End::Publish(Wake::Auto);
-    match window.reserve_when(kind, len, end, |keeper| clock.timestamp(keeper), wait) {
-        Ok(reserved) => Ok(Some(reserved)),
-        Err(ReserveError::Full) => Ok(None),
-        Err(error) => Err(error),
+    refused: impl Fn(&mut WriteWindow, Refusal, usize) -> E,
+) -> impl FnMut(&mut WriteWindow, Refusal) -> Result<(), E> {
+    let mut waiting = None;
+    move |window, refusal| {
+        let for_space = |left| window.sleep_for_space(len, left);
+        wait_once(&mut waiting, refusal, Limits::all(timeout), for_space)
+            .map_err(|refusal| refused(window, refusal, len))
     }
-}
-
-/// Reserves where the loop of [`Producer::publish_each`](crate::Producer::publish_each) finds no
-/// room.
-#[cold]
-#[inline(never)]
-pub(crate) fn reserve_slowly<'w>(
-    window: &'w mut WriteWindow,
-    clock: &mut Clock<MachineClock>,
-    each: &Each,
-) -> Result<Reservation<'w>, ReserveError> {
-    let Each { kind, len, timeout, .. } = *each;
-    if timeout.is_zero() {
-        reserve(window, clock, kind, len, End::Hold)
-    } else {
-        reserve_timeout(window, clock, kind, len, timeout)
-    }
-}
-
-/// Waits until a record of `len` bytes fits, after a refusal: spins for the time that a fast
-/// consumer takes, then sleeps. When it returns, the next attempt succeeds.
-#[cold]
-#[inline(never)]
-pub(crate) fn wait(
-    window: &mut WriteWindow,
-    mut refusal: Refusal,
-    len: usize,
-    timeout: Duration,
-) -> Result<(), Refusal> {
-    if timeout.is_zero() {
-        return Err(refusal); // without a look at the clock
-    }
-    let (since, mut spun) = (Instant::now(), 0);
-    while refusal == Refusal::Full {
-        if spun < SPINS {
-            spun += 1;
-            spin();
-        } else {
-            let left = timeout.saturating_sub(since.elapsed());
-            if left.is_zero() {
-                break;
-            }
-            window.sleep_for_space(len, left);
-        }
-        match window.poll_for_space(len) {
-            Ok(()) => return Ok(()),
-            Err(again) => refusal = again,
-        }
-    }
-    Err(refusal)
 }
 
 /// Counts a refusal, unless the ring is a parent's: a fork in the middle of a record is noticed here.
@@ -176,5 +127,5 @@ pub(crate) fn refuse(window: &mut WriteWindow, refusal: Refusal, len: usize) -> 
         return ReserveError::Forked;
     }
     window.refuse(refusal, len);
-    ReserveError::of(refusal, || window.cut_off())
+    ReserveError::of(refusal, len, || window.cut_off())
 }

@@ -13,9 +13,8 @@
 //! line's, by what the kernel changed in its clock's rate meanwhile, over 8 ms. NTP in the kernel
 //! goes to 500 ppm either way. In all this is less than [`ERROR_NS`].
 
-use perfring_abi::Layout;
 use perfring_ring::{Reading, Scale};
-use perfring_shm::{Clocks, CounterSample, TimeKeeper};
+use perfring_shm::{Clocks, CounterSample};
 
 /// The first rate is measured over at least this time, and the first line as long.
 const FIRST_NS: u64 = 1_000_000;
@@ -70,48 +69,11 @@ pub(crate) struct Clock<S> {
     line_ns: u64,
     /// The time at which the ring gets the next reading.
     keep_at: u64,
-    /// False where the ring has no time: no timestamp is used.
-    timed: bool,
 }
 
 impl<S: Clocks> Clock<S> {
     pub(crate) fn new(source: S) -> Self {
-        Clock {
-            line: Line::NONE,
-            source,
-            last: None,
-            rate: None,
-            line_ns: FIRST_NS,
-            keep_at: 0,
-            timed: true,
-        }
-    }
-
-    /// Returns the clock of a ring's producer.
-    pub(crate) fn of(source: S, layout: &Layout) -> Self {
-        Clock { timed: layout.time, ..Clock::new(source) }
-    }
-
-    /// Returns the timestamp of a record of an exclusive ring.
-    #[inline(always)]
-    pub(crate) fn timestamp(&mut self, keeper: TimeKeeper<'_>) -> u64 {
-        match self.by_line() {
-            Some(now) => now,
-            None => self.timestamp_by_clock(keeper),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn timestamp_by_clock(&mut self, keeper: TimeKeeper<'_>) -> u64 {
-        if !self.timed {
-            return 0;
-        }
-        let now = self.by_clock();
-        if self.is_due(now) {
-            keeper.keep(&self.read());
-        }
-        now
+        Clock { line: Line::NONE, source, last: None, rate: None, line_ns: FIRST_NS, keep_at: 0 }
     }
 
     /// Returns the time by the line, if the line reaches so far.

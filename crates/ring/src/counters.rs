@@ -84,6 +84,14 @@ impl Refused {
         self.each(other, Count::since)
     }
 
+    /// Returns how many causes differ.
+    pub(crate) fn differences(&self, other: &Refused) -> u64 {
+        u64::from(self.full != other.full)
+            + u64::from(self.too_large != other.too_large)
+            + u64::from(self.contended != other.contended)
+            + u64::from(self.pending != other.pending)
+    }
+
     /// Returns the sums, cause by cause.
     #[must_use]
     pub fn plus(self, other: Refused) -> Refused {

@@ -8,15 +8,13 @@ use perfring_abi::{
     record_size,
 };
 
-/// Why a reservation was refused.
+/// Why a reservation was refused. No larger than two registers, in which it is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// A drop ring has no room for it.
     Full,
     /// It is larger than any record of this ring can be.
     TooLarge {
-        /// The payload's length.
-        len: usize,
         /// The longest that fits.
         max: usize,
     },
@@ -44,44 +42,7 @@ pub enum Refusal {
     },
 }
 
-/// Why nothing was reserved by a call that counts some refusals itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Denied {
-    /// The ring is full, as at the last refusals, and the loss is counted.
-    FullAgain,
-    /// A refusal that is still to be counted.
-    Uncounted(Refusal),
-}
-
-impl From<Refusal> for Denied {
-    #[inline(always)]
-    fn from(refusal: Refusal) -> Self {
-        Denied::Uncounted(refusal)
-    }
-}
-
-/// The sizes of records that a full ring is known to have no room for, as long as its tail stays where it is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FullFor {
-    least: u64,
-    /// How much larger they can be.
-    more: u64,
-}
-
-impl FullFor {
-    pub(crate) const NONE: Self = FullFor { least: u64::MAX, more: 0 };
-
-    /// Of a ring of so many bytes that is full for a record of this size with so many bytes of markers before it. A
-    /// larger record needs more room, as long as markers are due before it.
-    pub(crate) fn of(data_size: u64, markers: u64, size: u64) -> Self {
-        FullFor { least: size, more: (data_size - 1).saturating_sub(markers + size) }
-    }
-
-    #[inline(always)]
-    pub(crate) fn has(self, size: u64) -> bool {
-        size.wrapping_sub(self.least) <= self.more
-    }
-}
+const _: () = assert!(size_of::<Result<(), Refusal>>() <= 16);
 
 /// Space for one record, still to be committed or discarded.
 ///
@@ -207,8 +168,9 @@ impl Reserved {
 
     /// Puts together what [`Reserved::parts`] returned, for a payload of the first `len` bytes.
     #[must_use]
-    pub fn of_parts((start, lead): (u64, u64), len: usize) -> Self {
-        Reserved { start, kind: RecordType::BYTES, len, lead }
+    #[inline(always)]
+    pub fn of_parts((start, lead): (u64, u64), kind: RecordType, len: usize) -> Self {
+        Reserved { start, kind, len, lead }
     }
 
     /// Returns this reservation with its payload where another one's [parts](Reserved::parts) say.

@@ -61,14 +61,6 @@ impl SeqLatchWriter {
         self.seq = seq;
     }
 
-    /// Returns whether the copy that is written next is the last but one of this writer, which has written both: another
-    /// writer that continued after this one has begun with that copy.
-    #[inline(always)]
-    pub(crate) fn has_next<const N: usize>(&self, seq_latch: &SeqLatch<N>) -> bool {
-        // Relaxed: another writer's number says enough, whatever of it is seen.
-        self.next(seq_latch)[0].load(Ordering::Relaxed) == self.seq.wrapping_sub(1)
-    }
-
     /// Writes a copy with the next number, if all other words of that copy are as they should be: only these,
     /// from `at` on, are stored.
     #[inline(always)]

@@ -110,11 +110,6 @@ pub trait Liveness {
     fn is_alive(&self, slot: u32) -> bool;
     /// Passes the time between two attempts to take a held lock; `round` counts them.
     fn relax(&self, round: u32);
-    /// Passes a longer time after a run of attempts, for a caller that waits for the lock. Returns
-    /// whether to try on; `runs` counts how often it was asked before.
-    fn wait(&self, _runs: u32) -> bool {
-        false
-    }
     /// Drops dead named consumers from those that are waited for. Returns whether there were any.
     fn drop_dead(&self, _ring: Ring<'_>) -> bool {
         false

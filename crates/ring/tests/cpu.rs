@@ -160,7 +160,7 @@ impl<'a> Crowd<'a> {
         loop {
             let slot = self.slot;
             self.on_cpu(|ring| close(ring, slot));
-            match self.writer.try_reserve(at, &Alive, RecordType::BYTES, 16, now) {
+            match self.writer.reserve(at, &Alive, RecordType::BYTES, 16, now) {
                 Ok(reserved) => {
                     self.writer.fill(
                         at,

@@ -29,7 +29,7 @@ fn shapes() -> Vec<Shape> {
             let mut reader = Reader::attach(ring, Fences::Full).unwrap();
             for round in 0..40_usize {
                 let len = [0, 9, 24, 40, 3, 300, 100][round % 7];
-                match writer.try_reserve(ring, RecordType::BYTES, len, |_| 0) {
+                match writer.reserve(ring, RecordType::BYTES, len, 0) {
                     Ok(reserved) if round % 5 == 3 => writer.discard(ring, reserved),
                     Ok(reserved) => {
                         writer.fill(ring, &reserved, &vec![round as u8; len]);

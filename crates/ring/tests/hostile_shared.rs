@@ -83,7 +83,7 @@ fn shared_shapes() -> Vec<Shape> {
                     .publish(at, &liveness, RecordType::BYTES, len, Wake::Auto, |_| {})
                     .map(|_| None)
             } else {
-                writer.try_reserve(at, &liveness, RecordType::BYTES, len, 0).map(Some)
+                writer.reserve(at, &liveness, RecordType::BYTES, len, 0).map(Some)
             };
             match reserved {
                 Ok(None) => {}
@@ -142,7 +142,7 @@ impl Tally {
                         assert!(reserved.payload_pos().is_multiple_of(8));
                     })
                     .err(),
-                1 => match writer.try_reserve_span(at, liveness, len as u64, 0) {
+                1 => match writer.reserve_span(at, liveness, len as u64, 0) {
                     Ok(mut batch) => {
                         self.fill(writer, heap, &mut batch);
                         let _ = writer.commit_span(at, liveness, batch, Wake::Force);
@@ -150,7 +150,7 @@ impl Tally {
                     }
                     Err(refusal) => Some(refusal),
                 },
-                _ => match writer.try_reserve(at, liveness, RecordType::BYTES, len, 0) {
+                _ => match writer.reserve(at, liveness, RecordType::BYTES, len, 0) {
                     Ok(reserved) => {
                         // A mapping writes whole words there.
                         assert!(reserved.payload_pos().is_multiple_of(8));
@@ -364,11 +364,11 @@ fn a_word_of_a_shared_ring_that_changes_under_way_makes_nobody_panic_or_loop() {
             header.shared.lock.store(0, Ordering::Relaxed);
             let liveness = MadeUp::new(|_| true);
             let Some(mut writer) = join(&heap, 0, &liveness) else { continue };
-            let Ok(first) = writer.try_reserve(at, &liveness, RecordType::BYTES, 24, 0) else {
+            let Ok(first) = writer.reserve(at, &liveness, RecordType::BYTES, 24, 0) else {
                 continue;
             };
             header.shared.producer_pos.store(corrupt, Ordering::Relaxed);
-            if let Ok(second) = writer.try_reserve(at, &liveness, RecordType::BYTES, 24, 0) {
+            if let Ok(second) = writer.reserve(at, &liveness, RecordType::BYTES, 24, 0) {
                 let apart = second.payload_pos().wrapping_sub(first.payload_pos()) % SIZE;
                 assert!(apart.is_multiple_of(8) && (32..=SIZE - 32).contains(&apart), "{corrupt}");
                 let _ = writer.commit(at, &liveness, second, 24, Wake::Auto);
@@ -400,12 +400,12 @@ fn a_group_of_any_size_is_refused_if_it_is_too_large() {
     let liveness = MadeUp::new(|_| true);
     let mut writer = join(&heap, 0, &liveness).unwrap();
     for bytes in [SIZE, SIZE + 1, 65_528, 1 << 32, 1 << 63, u64::MAX - 8, u64::MAX - 7, u64::MAX] {
-        let refused = writer.try_reserve_span(heap.shared(), &liveness, bytes, 0).map(|_| ());
+        let refused = writer.reserve_span(heap.shared(), &liveness, bytes, 0).map(|_| ());
         assert!(matches!(refused, Err(perfring_ring::Refusal::TooLarge { .. })), "{bytes}");
     }
     for len in [SIZE as usize, 65_520, usize::MAX - 16, usize::MAX] {
         let refused =
-            writer.try_reserve(heap.shared(), &liveness, RecordType::BYTES, len, 0).map(|_| ());
+            writer.reserve(heap.shared(), &liveness, RecordType::BYTES, len, 0).map(|_| ());
         assert!(matches!(refused, Err(perfring_ring::Refusal::TooLarge { .. })), "{len}");
     }
 }

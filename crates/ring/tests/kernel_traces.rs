@@ -93,7 +93,7 @@ fn rows(text: &str) -> Vec<Row<'_>> {
 
 /// Reserves, fills and ends one record. Returns whether it was granted.
 fn one(writer: &mut Writer, ring: Ring<'_>, len: usize, commit: bool, fill: u8) -> bool {
-    match writer.try_reserve(ring, RecordType::BYTES, len, |_| 0) {
+    match writer.reserve(ring, RecordType::BYTES, len, 0) {
         Ok(reserved) => {
             writer.fill(ring, &reserved, &vec![fill; len]);
             if commit {
@@ -107,7 +107,7 @@ fn one(writer: &mut Writer, ring: Ring<'_>, len: usize, commit: bool, fill: u8) 
         }
         Err(refusal) => {
             let max = writer.max_len();
-            let too_large = Refusal::TooLarge { len, max };
+            let too_large = Refusal::TooLarge { max };
             assert_eq!(refusal, if len > max { too_large } else { Refusal::Full });
             let _ = writer.refuse(ring, refusal, len);
             false
@@ -132,7 +132,7 @@ impl<'a> Two<'a> {
     /// Reserves and fills, or counts the refusal.
     fn reserve(&mut self, of: usize, len: usize) -> Result<Reserved, Refusal> {
         let (at, writer) = (self.at, &mut self.producers[of]);
-        match writer.try_reserve(at, &self.liveness, RecordType::BYTES, len, 0) {
+        match writer.reserve(at, &self.liveness, RecordType::BYTES, len, 0) {
             Ok(reserved) => {
                 writer.fill(at, &reserved, &vec![[0xaa, 0xbb][of]; len]);
                 Ok(reserved)

@@ -42,7 +42,7 @@ fn put(heap: &HeapRing, reserved: &Reserved, byte: u8) {
 }
 
 fn publish(heap: &HeapRing, writer: &mut Writer, len: usize, byte: u8) -> Result<(), Refusal> {
-    let reserved = writer.try_reserve(heap.ring(), KIND, len, |_| 0)?;
+    let reserved = writer.reserve(heap.ring(), KIND, len, 0)?;
     put(heap, &reserved, byte);
     let _ = writer.commit_and_publish(heap.ring(), reserved, len, Wake::Auto);
     Ok(())
@@ -75,8 +75,8 @@ fn a_range_is_refused_until_the_one_before_is_released() {
     let heap = heap(Policy::Drop);
     let (mut writer, mut reader) = (writer(&heap), reader(&heap));
     assert!(matches!(
-        writer.try_reserve(heap.ring(), KIND, 1025, |_| 0),
-        Err(Refusal::TooLarge { len: 1025, max: 1024 })
+        writer.reserve(heap.ring(), KIND, 1025, 0),
+        Err(Refusal::TooLarge { max: 1024 })
     ));
     for turn in 0..20 {
         publish(&heap, &mut writer, 600, turn).unwrap();
@@ -126,15 +126,15 @@ fn what_the_dead_had_reserved_is_free_again() {
     for turn in 0..20u8 {
         liveness.dead.borrow_mut().clear();
         let mut b = attach_at(&heap, &liveness, 1);
-        let open = b.try_reserve(at, &liveness, KIND, 1000, 0).unwrap();
-        assert!(matches!(a.try_reserve(at, &liveness, KIND, 300, 0), Err(Refusal::Full)));
+        let open = b.reserve(at, &liveness, KIND, 1000, 0).unwrap();
+        assert!(matches!(a.reserve(at, &liveness, KIND, 300, 0), Err(Refusal::Full)));
         let _ = (b, open);
         liveness.dead.borrow_mut().insert(1);
         // Recovery ends it, as a waiting producer does.
         perfring_ring::recover(at, 1, &liveness).unwrap();
         assert_eq!(read(&heap, &mut reader), None);
         let _ = reader.release(heap.ring());
-        let reserved = a.try_reserve(at, &liveness, KIND, 1024, 0).unwrap();
+        let reserved = a.reserve(at, &liveness, KIND, 1024, 0).unwrap();
         put(&heap, &reserved, turn);
         let _ = a.commit(at, &liveness, reserved, 1000, Wake::Auto);
         assert_eq!(read(&heap, &mut reader), Some((1000, turn)));
@@ -160,14 +160,14 @@ fn what_a_commit_left_goes_back_to_who_releases_by_marks_too() {
     let mut reader = reader(&heap);
     reader.hold();
     for turn in 0..20u8 {
-        let reserved = a.try_reserve(at, &liveness, KIND, 1024, 0).unwrap();
+        let reserved = a.reserve(at, &liveness, KIND, 1024, 0).unwrap();
         put(&heap, &reserved, turn);
         match turn % 3 {
             0 => drop(a.commit(at, &liveness, reserved, 300, Wake::Auto)),
             1 => drop(a.discard(at, &liveness, reserved)),
             _ => {
                 // Something small is open behind it, and read later.
-                let small = a.try_reserve(at, &liveness, KIND, 8, 0).unwrap();
+                let small = a.reserve(at, &liveness, KIND, 8, 0).unwrap();
                 let _ = a.commit(at, &liveness, reserved, 300, Wake::Auto);
                 take_held(&heap, &mut reader);
                 a.fill(at, &small, &[1; 8]);
@@ -185,13 +185,13 @@ fn what_is_open_or_unread_is_not_given_back_with_what_was_read() {
     let mut a = attach_at(&heap, &liveness, 0);
     let mut reader = reader(&heap);
     for _ in 0..20 {
-        let small = a.try_reserve(at, &liveness, KIND, 8, 0).unwrap();
+        let small = a.reserve(at, &liveness, KIND, 8, 0).unwrap();
         let _ = a.commit(at, &liveness, small, 8, Wake::Auto);
-        let open = a.try_reserve(at, &liveness, KIND, 500, 0).unwrap();
+        let open = a.reserve(at, &liveness, KIND, 500, 0).unwrap();
         for _ in 0..2 {
             while reader.next(heap.ring()).unwrap().0.is_some() {}
             let _ = reader.release(heap.ring());
-            assert_eq!(a.try_reserve(at, &liveness, KIND, 1024, 0).err(), Some(Refusal::Full));
+            assert_eq!(a.reserve(at, &liveness, KIND, 1024, 0).err(), Some(Refusal::Full));
         }
         put(&heap, &open, 1);
         let _ = a.commit(at, &liveness, open, 500, Wake::Auto);
@@ -209,12 +209,12 @@ fn what_was_given_back_is_free_although_others_publish_all_the_time() {
     for _ in 0..20 {
         let mut turns = 0u64;
         let reserved = loop {
-            match a.try_reserve(at, &liveness, KIND, 1024, 0) {
+            match a.reserve(at, &liveness, KIND, 1024, 0) {
                 Ok(reserved) => break reserved,
                 Err(refusal) => assert_eq!(refusal, Refusal::Full),
             }
             // One small record after the other; the last is never released at once.
-            let small = b.try_reserve(at, &liveness, KIND, 8, 0).unwrap();
+            let small = b.reserve(at, &liveness, KIND, 8, 0).unwrap();
             b.fill(at, &small, &[1; 8]);
             let _ = b.commit(at, &liveness, small, 8, Wake::Auto);
             while reader.next(heap.ring()).unwrap().0.is_some() {}
@@ -231,7 +231,7 @@ fn an_aux_tail_that_nobody_left_is_damage_and_not_a_reason_to_skip_records() {
         let heap = heap(Policy::Drop);
         let mut writer = writer(&heap);
         for _ in 0..3 {
-            let reserved = writer.try_reserve(heap.ring(), KIND, 8, |_| 0).unwrap();
+            let reserved = writer.reserve(heap.ring(), KIND, 8, 0).unwrap();
             writer.fill(heap.ring(), &reserved, &[1; 8]);
             let _ = writer.commit_and_publish(heap.ring(), reserved, 8, Wake::Auto);
         }
@@ -252,9 +252,9 @@ fn no_producer_is_given_its_own_range_again() {
     let heap = heap(Policy::Drop).many(1);
     let (at, liveness) = (heap.shared(), Reported::default());
     let mut a = attach_at(&heap, &liveness, 0);
-    let open = a.try_reserve(at, &liveness, KIND, 300, 0).unwrap();
+    let open = a.reserve(at, &liveness, KIND, 300, 0).unwrap();
     heap.header().aux.head.store(0, Ordering::Relaxed);
-    let again = a.try_reserve(at, &liveness, KIND, 300, 0);
+    let again = a.reserve(at, &liveness, KIND, 300, 0);
     assert!(matches!(again, Err(Refusal::Corrupt { .. })), "{again:?} beside {open:?}");
 }
 
@@ -273,17 +273,17 @@ fn what_is_open_is_not_overwritten_unless_its_owner_is_dead() {
     let heap = heap(Policy::Overwrite).many(2);
     let (at, liveness) = (heap.shared(), Reported::default());
     let (mut a, mut b) = (attach_at(&heap, &liveness, 0), attach_at(&heap, &liveness, 1));
-    let open = b.try_reserve(at, &liveness, KIND, 500, 0).unwrap();
-    let reserved = a.try_reserve(at, &liveness, KIND, 500, 0).unwrap();
+    let open = b.reserve(at, &liveness, KIND, 500, 0).unwrap();
+    let reserved = a.reserve(at, &liveness, KIND, 500, 0).unwrap();
     put(&heap, &reserved, 7);
     let _ = a.commit(at, &liveness, reserved, 500, Wake::Auto);
-    let pending = a.try_reserve(at, &liveness, KIND, 300, 0);
+    let pending = a.reserve(at, &liveness, KIND, 300, 0);
     assert!(matches!(pending, Err(Refusal::Pending { slot: 1 })));
-    let mine = a.try_reserve(at, &liveness, KIND, 1024, 0);
+    let mine = a.reserve(at, &liveness, KIND, 1024, 0);
     assert!(matches!(mine, Err(Refusal::Pending { slot: 1 })));
     let _ = open;
     liveness.dead.borrow_mut().insert(1);
-    let reserved = a.try_reserve(at, &liveness, KIND, 300, 0).unwrap();
+    let reserved = a.reserve(at, &liveness, KIND, 300, 0).unwrap();
     put(&heap, &reserved, 8);
     let _ = a.commit(at, &liveness, reserved, 300, Wake::Auto);
     let mut observer = observer(&heap);
@@ -348,7 +348,7 @@ fn no_lie_about_ranges_is_believed() {
         for len in [300, 250, 400] {
             if many {
                 let mut writer = attach_at(&heap, &liveness, 0);
-                if let Ok(reserved) = writer.try_reserve(at, &liveness, KIND, len, 5) {
+                if let Ok(reserved) = writer.reserve(at, &liveness, KIND, len, 5) {
                     let _ = writer.commit(at, &liveness, reserved, len, Wake::Auto);
                 }
             } else {
@@ -432,7 +432,7 @@ fn meet(heap: &HeapRing) {
     {
         for len in [300, 600, 1024, 300] {
             let _ = writer.tail_for(at, len);
-            match writer.try_reserve(at, &liveness, KIND, len, 9) {
+            match writer.reserve(at, &liveness, KIND, len, 9) {
                 Ok(reserved) => {
                     put(heap, &reserved, 3);
                     let _ = writer.commit(at, &liveness, reserved, len, Wake::Auto);

@@ -30,7 +30,7 @@ fn writer(heap: &HeapRing) -> Writer {
 
 /// Publishes one record with two words of payload, each of which identifies the record.
 fn publish(writer: &mut Writer, ring: Ring<'_>, id: u64) -> Result<bool, Refusal> {
-    let reserved = writer.try_reserve(ring, RecordType::BYTES, 16, |_| 0)?;
+    let reserved = writer.reserve(ring, RecordType::BYTES, 16, 0)?;
     let bytes: Vec<u8> = [id, !id].iter().flat_map(|word| word.to_ne_bytes()).collect();
     writer.fill(ring, &reserved, &bytes);
     let len = reserved.len();
@@ -137,7 +137,7 @@ fn a_loss_is_told_once<R>(
         let producer = {
             let heap = Arc::clone(&heap);
             thread::spawn(move || {
-                let refusal = Refusal::TooLarge { len: 1000, max: 1 };
+                let refusal = Refusal::TooLarge { max: 1 };
                 let _ = writer.refuse(heap.ring(), refusal, 1000);
                 publish(&mut writer, heap.ring(), 1).unwrap() // behind a marker
             })
@@ -280,7 +280,7 @@ fn observed_eviction(name: &str, size: u64, lens: &'static [usize], pos: u64) {
         let mut writer = writer(&heap);
         let mut put = move |heap: &HeapRing, len: usize| {
             let ring = heap.ring();
-            let reserved = writer.try_reserve(ring, RecordType::BYTES, len, |_| 0).unwrap();
+            let reserved = writer.reserve(ring, RecordType::BYTES, len, 0).unwrap();
             writer.fill(ring, &reserved, &[0xff; 16][..len]);
             let len = reserved.len();
             writer.commit(ring, reserved, len);
@@ -333,7 +333,7 @@ fn an_observer_of_a_range_never_sees_a_torn_payload() {
         let mut writer = writer(&heap);
         let mut put = move |heap: &HeapRing, byte: u8| {
             let ring = heap.ring();
-            let reserved = writer.try_reserve(ring, RecordType::BYTES, 64, |_| 0).unwrap();
+            let reserved = writer.reserve(ring, RecordType::BYTES, 64, 0).unwrap();
             // Only the last words, which are copied last and written first.
             let at = reserved.range().unwrap().at + 48;
             heap.fill_range(perfring_ring::Range { at, len: 16 }, &[byte; 16]);
@@ -436,7 +436,7 @@ fn payloads_need_no_atomics_between_producer_and_consumer() {
             thread::spawn(move || {
                 for _ in 0..2 {
                     let ring = heap.ring();
-                    if let Ok(reserved) = writer.try_reserve(ring, RecordType::BYTES, 16, |_| 0) {
+                    if let Ok(reserved) = writer.reserve(ring, RecordType::BYTES, 16, 0) {
                         for at in places(reserved.payload_pos()) {
                             plainly.0[at].with_mut(drop);
                         }

@@ -54,7 +54,7 @@ fn join(heap: &HeapRing, seat: u32) -> Reader {
 const SIZE: u64 = 24;
 
 fn publish(writer: &mut Writer, ring: Ring<'_>, id: u64) -> Result<bool, Refusal> {
-    let reserved = writer.try_reserve(ring, RecordType::BYTES, 16, |_| 0)?;
+    let reserved = writer.reserve(ring, RecordType::BYTES, 16, 0)?;
     let bytes: Vec<u8> = [id, !id].iter().flat_map(|word| word.to_ne_bytes()).collect();
     writer.fill(ring, &reserved, &bytes);
     let len = reserved.len();

@@ -22,8 +22,8 @@ use perfring_abi::atomic::death;
 use perfring_abi::{Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Denied, Fences, Found, Liveness, Observer, OwnerInfo, Reader, Refusal, RingTotals, Seen,
-    SharedWriter, SlotFigures, Start, Wake, recover,
+    Fences, Found, Liveness, Observer, OwnerInfo, Reader, Refusal, RingTotals, Seen, SharedWriter,
+    SlotFigures, Start, Wake, recover,
 };
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
 
@@ -100,7 +100,7 @@ impl World {
                 writer.publish(at, liveness, RecordType::BYTES, 16, Wake::Auto, fill).map(drop)
             }
             Act::Commit | Act::Discard => {
-                let reserved = writer.try_reserve(at, liveness, RecordType::BYTES, 16, 0)?;
+                let reserved = writer.reserve(at, liveness, RecordType::BYTES, 16, 0)?;
                 writer.fill(at, &reserved, &payload);
                 let _ = match act {
                     Act::Commit => writer.commit(at, liveness, reserved, 16, Wake::Auto),
@@ -110,7 +110,7 @@ impl World {
             }
             Act::Batch => {
                 // One record and a hole, which the running totals do not expect.
-                let mut batch = writer.try_reserve_span(at, liveness, 32, 0)?;
+                let mut batch = writer.reserve_span(at, liveness, 32, 0)?;
                 let reserved = writer.next_in_span(at, &mut batch, RecordType::BYTES, 16).unwrap();
                 writer.fill(at, &reserved, &payload);
                 let _ = writer.commit_span(at, liveness, batch, Wake::Auto);
@@ -212,11 +212,13 @@ fn refusals_without_the_lock_are_counted_beside_others() {
         let mut written = 0;
         let mut publish = |again: &mut u64, refused: &mut u64| {
             let (at, kind) = (world.heap.shared(), RecordType::BYTES);
-            match one.publish_or_count(at, &world.liveness, kind, 16, Wake::No, |_| {}) {
-                Ok(_) => return true,
-                Err(Denied::FullAgain) => *again += 1,
-                Err(Denied::Uncounted(refusal)) => drop(one.refuse(at, refusal, 16)),
-            }
+            // As the tail is when the attempt asks, or earlier: then it takes the lock.
+            let is_full_still = one.is_full_still(at.ring(), 16);
+            let Err(refusal) = one.publish(at, &world.liveness, kind, 16, Wake::No, |_| {}) else {
+                return true;
+            };
+            let _ = one.refuse(at, refusal, 16);
+            *again += u64::from(is_full_still);
             *refused += 1;
             false
         };
@@ -267,7 +269,7 @@ fn ends_that_meet_leave_nothing_behind() {
         let mut reader = Reader::attach(world.heap.ring(), Fences::Full).unwrap();
         let mut open = Vec::new();
         for writer in &mut writers {
-            open.push(writer.try_reserve(at, liveness, RecordType::BYTES, 16, 0).unwrap());
+            open.push(writer.reserve(at, liveness, RecordType::BYTES, 16, 0).unwrap());
         }
         let threads: Vec<_> = writers
             .into_iter()

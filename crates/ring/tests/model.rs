@@ -65,7 +65,7 @@ fn a_ring_evicted_by_halves_keeps_three_eighths() {
                     writer = Writer::attach(ring, heap.layout(), Fences::Full).unwrap();
                 }
                 let tail = ring.tail();
-                let reserved = writer.try_reserve(ring, RecordType::BYTES, len, |_| 0).unwrap();
+                let reserved = writer.reserve(ring, RecordType::BYTES, len, 0).unwrap();
                 if ring.tail() != tail {
                     let kept = writer.pos() + record_size(len) - ring.tail();
                     assert!(kept >= SIZE * 3 / 8, "{kept} kept after {taken_over_at}, {len}");

@@ -28,7 +28,7 @@ impl Liveness for SecondDied {
 }
 
 fn publish(writer: &mut Writer, ring: Ring<'_>) -> Result<bool, Refusal> {
-    let reserved = writer.try_reserve(ring, RecordType::BYTES, 120, |_| 0)?;
+    let reserved = writer.reserve(ring, RecordType::BYTES, 120, 0)?;
     writer.fill(ring, &reserved, &[7; 120]);
     let len = reserved.len();
     writer.commit(ring, reserved, len);

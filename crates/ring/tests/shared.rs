@@ -25,7 +25,7 @@ fn the_nine_steps() {
     let (at, liveness) = (heap.shared(), Reported::default());
     let mut producers: Vec<_> = (0..5).map(|slot| attach_at(&heap, &liveness, slot)).collect();
     let reserve = |producer: &mut SharedWriter, size: usize| {
-        producer.try_reserve(at, &liveness, RecordType::BYTES, size - 8, 0)
+        producer.reserve(at, &liveness, RecordType::BYTES, size - 8, 0)
     };
     let commit = |producer: &mut SharedWriter, reserved: Reserved| {
         let len = reserved.len();
@@ -91,7 +91,7 @@ fn no_damaged_size_moves_the_tail_beyond_the_head() {
             let [tail, head, _] = positions(&heap);
             let damaged = RecordWord::pack(RecordType::BYTES.get(), 0, size);
             heap.data()[(tail % 1024 / 8) as usize].store(damaged.raw(), Ordering::Relaxed);
-            let reserved = producer.try_reserve(at, &liveness, RecordType::BYTES, len, 0);
+            let reserved = producer.reserve(at, &liveness, RecordType::BYTES, len, 0);
             assert!(heap.ring().tail() <= head, "{published}, {size}: tail beyond the head");
             if size == 0 || u64::from(size) > head - tail {
                 assert_eq!(reserved.unwrap_err(), Refusal::Corrupt { tail }, "{published}, {size}");
@@ -290,7 +290,7 @@ impl<'a> Model<'a> {
             Op::Reserve { slot, len } => {
                 let now = self.now();
                 let Some(writer) = self.writers[slot as usize].as_mut() else { return };
-                match writer.try_reserve(at, &self.liveness, RecordType::BYTES, len, now) {
+                match writer.reserve(at, &self.liveness, RecordType::BYTES, len, now) {
                     Ok(reserved) => {
                         let start = reserved.pos();
                         let timestamp = self.heap.layout().lead().len() as u64;
@@ -306,7 +306,7 @@ impl<'a> Model<'a> {
                 let least = self.size_of(0);
                 let Some(writer) = self.writers[slot as usize].as_mut() else { return };
                 let size = bytes.next_multiple_of(8).max(least);
-                match writer.try_reserve_span(at, &self.liveness, bytes, now) {
+                match writer.reserve_span(at, &self.liveness, bytes, now) {
                     Ok(mut batch) => {
                         for _ in 0..records {
                             let _ = writer.next_in_span(at, &mut batch, RecordType::BYTES, 40);
@@ -575,7 +575,7 @@ fn crowd(policy: Policy, time: bool) {
                 let kind = RecordType::BYTES;
                 writer.publish_at(at, &Alive, kind, 8, now(), Wake::Auto, put).map(drop)
             } else {
-                writer.try_reserve(at, &Alive, RecordType::BYTES, 8, now()).map(|reserved| {
+                writer.reserve(at, &Alive, RecordType::BYTES, 8, now()).map(|reserved| {
                     writer.fill(at, &reserved, &word.to_ne_bytes());
                     if turn % 16 == 1 {
                         std::thread::yield_now(); // long enough to block the others

@@ -25,7 +25,7 @@ fn len(id: u64) -> usize {
 }
 
 fn write(writer: &mut Writer, ring: Ring<'_>, id: u64) -> Result<(), Refusal> {
-    let reserved = writer.try_reserve(ring, KIND, len(id), |_| 0)?;
+    let reserved = writer.reserve(ring, KIND, len(id), 0)?;
     let mut bytes = [id as u8; 72];
     bytes[..8].copy_from_slice(&id.to_ne_bytes());
     writer.fill(ring, &reserved, &bytes[..len(id)]);
@@ -62,7 +62,7 @@ fn produce(heap: &HeapRing, done: &AtomicBool, pause: u64) -> RingTotals {
         }
         let _ = writer.publish(ring, Wake::Auto);
         if id % 97 == 0
-            && let Ok(reserved) = writer.try_reserve(ring, KIND, 16, |_| 0)
+            && let Ok(reserved) = writer.reserve(ring, KIND, 16, 0)
         {
             writer.discard(ring, reserved);
             let _ = writer.publish(ring, Wake::Auto);

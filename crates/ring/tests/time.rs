@@ -24,7 +24,7 @@ fn attach(heap: &HeapRing) -> Writer {
 
 fn publish(writer: &mut Writer, heap: &HeapRing, now: u64) -> u64 {
     let ring = heap.ring();
-    let reserved = writer.try_reserve(ring, RecordType::BYTES, 8, |_| now).unwrap();
+    let reserved = writer.reserve(ring, RecordType::BYTES, 8, now).unwrap();
     let pos = reserved.pos();
     let _ = writer.commit_and_publish(ring, reserved, 8, Wake::Auto);
     pos

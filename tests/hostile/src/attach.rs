@@ -10,7 +10,7 @@ use perfring_consumer::{
     Consumer, ConsumerOptions, Item, Lines, Observer, RingFile as Look, Saved, Seat, Snapshot,
     Start, Stat, WaitStrategy, WakeAt, recover,
 };
-use perfring_producer::{Each, Producer, RecordType, SharedProducer, Wake};
+use perfring_producer::{Producer, RecordType, SharedProducer};
 use perfring_testkit::choices::{Choices, Input};
 use std::time::Duration;
 
@@ -296,7 +296,7 @@ impl Sides {
         let payload = &[0x5a; 1 << 16][..len];
         match how % 8 {
             0..3 => {
-                let _ = sentence(producer.publish_with(RecordType::BYTES, payload, Wake::Auto));
+                let _ = sentence(producer.publish(payload));
             }
             3 => {
                 if let Some(mut reserved) = sentence(producer.reserve(RecordType::BYTES, len)) {
@@ -316,11 +316,15 @@ impl Sides {
                 batch.publish();
             }
             5 => {
-                let each = Each {
-                    batch: u32::from(input.u8() % 5),
-                    ..Each::new(RecordType::BYTES, len % 64)
-                };
-                let _ = producer.publish_each(each, 0..input.u8() % 32, |at, to| to.fill(at));
+                let mut batch = producer.batch();
+                for _ in 0..input.u8() % 8 {
+                    let _ = sentence(batch.offer(RecordType::BYTES, payload));
+                    let Ok(mut reserved) = batch.reserve(RecordType::BYTES, len % 64) else {
+                        continue;
+                    };
+                    reserved.fill(input.u8());
+                    reserved.commit();
+                }
             }
             6 => register(input, |entry| sentence(producer.register_entry(entry))),
             _ => {

@@ -5,7 +5,7 @@ use crate::heap::{self, corrupt, found, reading, seen};
 use perfring_abi::{Policy, RecordType};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Anchors, Fences, Front, Hot, Observer, Reader, ResumePoint, RingTotals, Saved, Snapshot, Start,
+    Anchors, Fences, Front, Observer, Reader, ResumePoint, RingTotals, Saved, Snapshot, Start,
     Wake, WakeAt, Writer, full_fence, newest_timestamp,
 };
 use perfring_testkit::choices::{Choices, Input};
@@ -14,7 +14,6 @@ use perfring_testkit::choices::{Choices, Input};
 #[derive(Default)]
 struct Sides {
     writer: Option<Writer>,
-    hot: Option<Hot>,
     reader: Option<Reader>,
     observer: Option<Observer>,
     resume_points: Vec<ResumePoint>,
@@ -77,7 +76,6 @@ impl Sides {
     }
 
     fn attach_writer(&mut self, heap: &HeapRing) {
-        self.hot = None;
         self.writer = Writer::attach(heap.ring(), heap.layout(), Fences::Full).ok();
     }
 
@@ -86,48 +84,33 @@ impl Sides {
         let Some(writer) = &mut self.writer else { return };
         let what = input.u8();
         let len = usize::from(input.u8()) >> (what >> 4 & 3);
-        // A loan ends first, or is lost.
-        if let Some(hot) = self.hot.take() {
-            if what & 8 == 0 {
-                writer.take_back(hot.changed());
-            } else {
-                writer.find_again(ring);
-            }
-        }
         match what % 8 {
-            0..3 => {
-                match writer.try_reserve(ring, RecordType::BYTES, len, |_| input.u16().into()) {
-                    Ok(reserved) => {
-                        heap::fill(heap, &reserved, |bytes| writer.fill(ring, &reserved, bytes));
-                        writer.commit(ring, reserved, len / (usize::from(what >> 6) + 1));
-                    }
-                    Err(refusal) => {
-                        let _ = writer.tail_for(ring, len);
-                        let _ = writer.refuse(ring, refusal, len);
-                    }
+            0..3 => match writer.reserve(ring, RecordType::BYTES, len, input.u16().into()) {
+                Ok(reserved) => {
+                    heap::fill(heap, &reserved, |bytes| writer.fill(ring, &reserved, bytes));
+                    writer.commit(ring, reserved, len / (usize::from(what >> 6) + 1));
                 }
-            }
+                Err(refusal) => {
+                    let _ = writer.tail_for(ring, len);
+                    let _ = writer.refuse(ring, refusal, len);
+                }
+            },
             3 => {
-                if let Ok(reserved) = writer.try_reserve(ring, RecordType::BYTES, len, |_| 0) {
+                if let Ok(reserved) = writer.reserve(ring, RecordType::BYTES, len, 0) {
                     writer.discard(ring, reserved);
                 }
             }
             4 => {
-                let mut hot = writer.lend();
+                writer.begin_batch(ring);
                 for _ in 0..4 {
-                    if hot.fits(len) || writer.evict_for(ring, &hot, len) {
-                        let reserved = hot.reserve(ring, RecordType::BYTES, len);
+                    if let Ok(reserved) =
+                        writer.reserve_other::<false>(ring, RecordType::BYTES, len, 0)
+                    {
                         writer.fill(ring, &reserved, &[8; 256][..len]);
-                        hot.commit(reserved);
+                        writer.commit(ring, reserved, len);
                     }
                 }
-                if writer.publish_lent(ring, &mut hot) {
-                    writer.take_back(hot.changed());
-                    let _ = writer.publish(ring, Wake::Auto);
-                } else {
-                    self.hot = Some(hot);
-                    return;
-                }
+                let _ = writer.publish(ring, Wake::Auto);
             }
             5 => {
                 let _ = writer.detach(ring);
@@ -273,7 +256,7 @@ impl Sides {
             let Ok(Some(next)) = observer.next_in(ring.into(), heap.aux()) else { break };
             seen(&next, heap);
         }
-        if let Some(mut writer) = self.writer.take().filter(|_| self.hot.is_none()) {
+        if let Some(mut writer) = self.writer.take() {
             let _ = writer.detach(ring);
         }
     }

@@ -127,7 +127,7 @@ impl Member {
                 writer.publish_at(at, liveness, kind, len, now, Wake::Auto, inside).err()
             }
             2 => writer.publish(at, liveness, RecordType::BYTES, len, Wake::Force, inside).err(),
-            3 | 4 => match writer.try_reserve(at, liveness, RecordType::BYTES, len, 0) {
+            3 | 4 => match writer.reserve(at, liveness, RecordType::BYTES, len, 0) {
                 Ok(reserved) => {
                     inside(&reserved);
                     heap::fill(heap, &reserved, |bytes| writer.fill(at, &reserved, bytes));
@@ -148,7 +148,7 @@ impl Member {
                 }
                 None
             }
-            6 => match writer.try_reserve_span(at, liveness, len as u64, 0) {
+            6 => match writer.reserve_span(at, liveness, len as u64, 0) {
                 Ok(group) => {
                     self.groups.push(group);
                     None

@@ -219,7 +219,7 @@ impl PerCpu {
         let (at, now) = (self.heap.shared(), self.now());
         let writer = &mut self.writers[slot as usize];
         writer.set_writer(writer_at(self.members.end()).to_word());
-        let reserved = writer.try_reserve(at, &Dead, RecordType::BYTES, len, now).unwrap();
+        let reserved = writer.reserve(at, &Dead, RecordType::BYTES, len, now).unwrap();
         self.members.follows(size_of(&self.members.options, len), Kind::Open(slot));
         reserved
     }
@@ -241,7 +241,7 @@ impl PerCpu {
     fn too_large(&mut self, slot: u32) {
         let writer = &mut self.writers[slot as usize];
         let max = writer.max_len();
-        let refusal = Refusal::TooLarge { len: max + 1, max };
+        let refusal = Refusal::TooLarge { max };
         let _ = writer.refuse(self.heap.shared(), refusal, max + 1);
         let cause = Cause::REFUSED.iter().position(|known| *known == Cause::TooLarge).unwrap();
         let refused: &mut Count = &mut self.members.slots[slot as usize].refused[cause];

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 fn with(name: &str, workload: Workload, patience: Duration) -> Result<Vec<Row>, String> {
     let options = Options {
         workloads: vec![workload],
-        contestants: vec![name.to_owned(), "perfring publish_each".to_owned()],
+        contestants: vec![name.to_owned(), "perfring in place".to_owned()],
         payloads: vec![64],
         patience,
         ..Options::short()
@@ -54,7 +54,7 @@ pub(crate) fn found() -> Fallible {
         if let Some(other) = found.iter().find(|found| !found.starts_with(&name)) {
             return Err(format!("{name}: but {other}").into());
         }
-        if !sampled(&rows, "perfring publish_each") {
+        if !sampled(&rows, "perfring in place") {
             return Err(format!("{name}: the run did not go on").into());
         }
     }
@@ -67,7 +67,7 @@ pub(crate) fn hung() -> Fallible {
     let start = Instant::now();
     let options = Options {
         workloads: vec![Workload::Latency],
-        contestants: vec!["faulty: hangs".to_owned(), "perfring publish_each".to_owned()],
+        contestants: vec!["faulty: hangs".to_owned(), "perfring in place".to_owned()],
         seconds_per_sample: 0.1,
         patience,
         ..Options::short()
@@ -78,7 +78,7 @@ pub(crate) fn hung() -> Fallible {
     if found.len() != 1 || !found.iter().all(|found| found.contains("hangs")) {
         return Err(format!("{found:?}").into());
     }
-    if !sampled(&rows, "perfring publish_each") || took < patience {
+    if !sampled(&rows, "perfring in place") || took < patience {
         return Err(format!("ended after {took:?}").into());
     }
     Ok(())

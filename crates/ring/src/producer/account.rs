@@ -8,7 +8,7 @@ use crate::seq_latch::{self, SeqLatchWriter};
 use crate::time;
 use crate::view::Ring;
 use perfring_abi::atomic::Ordering;
-use perfring_abi::{Header, LOST_SIZE, Layout, producer_totals as p};
+use perfring_abi::{LOST_SIZE, Layout, producer_totals as p};
 
 /// A record and its bytes in [`Account::since`].
 const ONE_RECORD: u64 = 1 << 32;
@@ -76,26 +76,25 @@ impl Account {
         self.since += ONE_RECORD + size;
     }
 
-    /// Counts so many records, which end at `pos`.
-    #[inline(always)]
-    pub(crate) fn add_up_to(&mut self, pos: u64, records: u64) {
-        self.since += (pos - self.pos()) + records * ONE_RECORD;
-    }
-
     pub(crate) fn discard(&mut self, size: u64) {
         self.since += size;
         self.totals.discarded.add(size);
     }
 
-    pub(crate) fn refuse(&mut self, refusal: Refusal, size: u64) {
+    /// Counts a refusal, in the page too. Everything committed must be published.
+    pub(crate) fn refuse(&mut self, ring: Ring<'_>, refusal: Refusal, size: u64) {
         let refused = &mut self.totals.refused;
-        match refusal {
-            Refusal::TooLarge { .. } => {
-                self.alike = 0;
-                refused.too_large.add(size);
-            }
-            _ => refused.full.add(size),
+        if let Refusal::TooLarge { .. } = refusal {
+            refused.too_large.add(size);
+            self.alike = 0;
+            return self.begin(ring);
         }
+        refused.full.add(size);
+        if self.since == 0 && self.alike >= 2 {
+            let words = [refused.full.records, refused.full.bytes];
+            return self.seq_latch.write_some(&ring.header.producer, p::REFUSED, &words);
+        }
+        self.begin(ring);
     }
 
     /// Returns how many causes of loss are still to be reported in the stream. An exclusive ring
@@ -134,33 +133,6 @@ impl Account {
         if !self.is_replaced(ring) {
             self.begin(ring);
         }
-    }
-
-    /// Returns whether the totals in the page are true here.
-    #[inline(always)]
-    pub(crate) fn is_true(&self) -> bool {
-        self.since == 0
-    }
-
-    /// Returns whether they are, and the page's two copies differ in nothing but the count of `full`.
-    pub(crate) fn is_alike(&self) -> bool {
-        self.is_true() && self.alike >= 2
-    }
-
-    /// Counts one more record of `size` bytes that a full ring refused, in the page too, where
-    /// [`Account::is_alike`]: nothing else is stored. Returns false, and does nothing, if another producer may have
-    /// attached.
-    #[inline(always)]
-    pub(crate) fn refuse_again(&mut self, header: &Header, size: u64) -> bool {
-        debug_assert!(self.is_alike());
-        if !self.seq_latch.has_next(&header.producer) {
-            return false;
-        }
-        let full = &mut self.totals.refused.full;
-        full.add(size);
-        let words = [full.records, full.bytes];
-        self.seq_latch.write_some(&header.producer, p::REFUSED, &words);
-        true
     }
 
     /// Like [`Account::write`], for a producer that attaches: nothing in the page is its own yet, and

@@ -8,11 +8,10 @@
 use crate::aux_area;
 use crate::counters::{Count, ProducerTotals};
 use crate::named::Waits;
-use crate::producer::loan::{Changed, Hot};
 use crate::producer::ranges::Ranges;
 use crate::producer::room::Room;
 use crate::record::{BODY_LEN, Corrupt};
-use crate::recount::{bring_up, totals_interval};
+use crate::recount::totals_interval;
 use crate::reserve::{Refusal, Reserved, fill, max_len, refused_size};
 use crate::time::{self, Reading};
 use crate::view::{Liveness, Ring, sane};
@@ -183,6 +182,11 @@ impl Writer {
     #[inline(always)]
     fn publish_at(&mut self, ring: Ring<'_>, wake: Wake, pos: u64) -> bool {
         self.room.publish_at(ring, pos);
+        self.owes_wake(ring, wake, pos)
+    }
+
+    #[inline(always)]
+    fn owes_wake(&self, ring: Ring<'_>, wake: Wake, pos: u64) -> bool {
         if wake == Wake::No {
             return false;
         }
@@ -215,32 +219,6 @@ impl Writer {
     /// whether the caller owes the consumer a wake, since a full ring needs to be read.
     #[inline]
     pub fn refuse(&mut self, ring: Ring<'_>, refusal: Refusal, len: usize) -> bool {
-        if refusal == Refusal::Full && self.expects_refusals_of(len) {
-            let size = record_size(len);
-            self.room.expect_refusals(ring, size);
-            if self.room.refuse_again(ring.header, size) {
-                return false;
-            }
-        }
-        self.refuse_first(ring.header, ring.data, refusal, len)
-    }
-
-    /// Returns whether the refusal of a payload is like that of any other: where a reader goes to sleep without a fence of
-    /// this producer, and the record is a plain one.
-    #[inline]
-    fn expects_refusals_of(&self, len: usize) -> bool {
-        len < self.plain_end && self.fences == Fences::Asymmetric
-    }
-
-    #[inline(never)]
-    fn refuse_first(
-        &mut self,
-        header: &Header,
-        data: &[AtomicU64],
-        refusal: Refusal,
-        len: usize,
-    ) -> bool {
-        let ring = Ring::new(header, data);
         if self.room.account.is_replaced(ring) {
             return false; // what it would publish is the other producer's
         }
@@ -249,15 +227,11 @@ impl Writer {
         } else {
             record_size(len + self.timestamp)
         };
-        self.room.account.refuse(refusal, size);
+        self.room.publish_at(ring, self.pos());
+        self.room.account.refuse(ring, refusal, size);
         // The next reservation makes room, which reports the loss.
         self.room.poll_again();
-        let owed = self.publish(ring, Wake::Force);
-        self.room.account.begin(ring);
-        if refusal == Refusal::Full && self.expects_refusals_of(len) {
-            self.room.expect_refusals(ring, size);
-        }
-        owed
+        self.owes_wake(ring, Wake::Force, self.pos())
     }
 
     /// Returns the tail that would let a record of `len` bytes in: what to wait for.
@@ -316,12 +290,18 @@ impl Writer {
         self.max_len.max(self.ranges.size as usize)
     }
 
-    /// Payloads shorter than this get no timestamp and are not too long:
-    /// [`Writer::try_reserve_plain`] is the fast path for them.
+    /// Payloads shorter than this get no timestamp, and are in the data area.
     #[must_use]
     #[inline(always)]
     pub fn plain_end(&self) -> usize {
         self.plain_end
+    }
+
+    /// Reservations shorter than this get no timestamp, are in the data area, and are not lent.
+    #[must_use]
+    #[inline(always)]
+    pub fn in_place_end(&self) -> usize {
+        self.in_place_end
     }
 
     /// Returns the newest timestamp.
@@ -340,57 +320,5 @@ impl Writer {
     /// Records the clocks in a timed ring again, from time to time.
     pub fn keep_time(&mut self, ring: Ring<'_>, reading: &Reading) {
         time::keep(ring, reading, self.pos());
-    }
-
-    /// Lends the state that changes with every record. Only [`Writer::evict_for`] and
-    /// [`Writer::publish_lent`] may be called before [`Writer::take_back`] or
-    /// [`Writer::find_again`].
-    #[must_use]
-    #[inline(always)]
-    pub fn lend(&self) -> Hot {
-        let changed = Changed { pos: self.pos(), records: 0, head: self.room.head() };
-        Hot::new(changed, self.room.limit, self.in_place_end)
-    }
-
-    /// Takes back the lent state.
-    #[inline(always)]
-    pub fn take_back(&mut self, Changed { pos, records, head }: Changed) {
-        self.room.add_up_to(pos, records, head);
-    }
-
-    /// Continues at `data_head` after the lent state was lost. What was held back since then leaves
-    /// no trace, as it was never visible.
-    #[cold]
-    pub fn find_again(&mut self, ring: Ring<'_>) {
-        // Relaxed: this thread stored it. Another process can have stored it too, so it is accepted
-        // only as far as a loop that polled nothing else can have come.
-        let head = ring.header.data_head.load(Ordering::Relaxed);
-        let most = self.room.limit.max(self.room.evict_limit);
-        let here = ProducerTotals { pos: self.pos(), ..ProducerTotals::default() };
-        if head.is_multiple_of(8)
-            && (self.pos()..=most).contains(&head)
-            && let Ok(totals) = bring_up(ring, here, head)
-        {
-            self.room.add_up_to(head, totals.written.records, head);
-        }
-        self.room.poll_again();
-    }
-
-    /// Makes room for a record of `len` bytes on the path that most records of a full overwrite
-    /// ring need, while the position is lent. Returns whether it could.
-    #[inline(always)]
-    pub fn evict_for(&mut self, ring: Ring<'_>, hot: &Hot, len: usize) -> bool {
-        hot.end_of(len).is_some_and(|end| self.room.evict_known(ring, end))
-    }
-
-    /// Publishes what was held back while the position is lent. Returns whether somebody may need a
-    /// wake: then [`Writer::publish`] decides.
-    #[must_use]
-    #[inline(always)]
-    pub fn publish_lent(&self, ring: Ring<'_>, hot: &mut Hot) -> bool {
-        ring.header.data_head.store(hot.publish(), Ordering::Release); // A, pairs with B
-        self.fences.light(); // I, pairs with J
-        // Relaxed: I orders it.
-        ring.header.wait.armed.load(Ordering::Relaxed) != 0
     }
 }

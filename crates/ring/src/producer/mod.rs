@@ -2,7 +2,6 @@
 
 pub(crate) mod account; // what it has written, for its totals
 pub(crate) mod exclusive; // the producer
-pub(crate) mod loan; // its position, lent to a loop
 pub(crate) mod ranges; // its ranges of the AUX area
 mod reserving; // reservations
 pub(crate) mod room; // how far it may go, and what it does beyond

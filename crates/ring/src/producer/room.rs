@@ -6,7 +6,7 @@ use crate::producer::account::Account;
 use crate::producer::tail::Tail;
 use crate::record::Corrupt;
 use crate::recount::totals_interval;
-use crate::reserve::{FullFor, Refusal};
+use crate::reserve::Refusal;
 use crate::view::Ring;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, Report};
@@ -25,9 +25,6 @@ pub(crate) struct Room {
     /// A drop ring is full for a record of this size, with the markers before it, or of more, until the tail moves from
     /// [`Room::tail`]: what is published meanwhile only takes more room.
     full_for: u64,
-    /// Of those, the records whose refusal [`Room::refuse_again`] counts: the limits are 0, so that each reservation is
-    /// asked about, and the page's two copies of the totals were alike when the limits were set to 0.
-    again: FullFor,
     pub(super) policy: Policy,
     evict: Evict,
     report: Report,
@@ -49,7 +46,7 @@ impl Room {
             Policy::Drop => Tail::of_consumer(tail),
         };
         let Layout { policy, evict, report, .. } = *layout;
-        let (limit, evict_limit, held, full_for, again) = (0, 0, None, u64::MAX, FullFor::NONE);
+        let (limit, evict_limit, held, full_for) = (0, 0, None, u64::MAX);
         let waits = None;
         let room = Room {
             account,
@@ -58,7 +55,6 @@ impl Room {
             held,
             tail,
             full_for,
-            again,
             policy,
             evict,
             report,
@@ -95,57 +91,21 @@ impl Room {
         }
     }
 
-    /// Records that a loop has committed so many records, up to `pos`, and stored `head`.
-    #[inline(always)]
-    pub(crate) fn add_up_to(&mut self, pos: u64, records: u64, head: u64) {
-        self.account.add_up_to(pos, records);
-        self.held = (head != pos).then_some(head);
-    }
-
     /// Makes the next reservation recompute the limits.
     pub(crate) fn poll_again(&mut self) {
-        (self.limit, self.evict_limit, self.again) = (0, 0, FullFor::NONE);
+        (self.limit, self.evict_limit) = (0, 0);
     }
 
-    /// Finds room for `size` bytes, and returns where they begin. `shortly` may refuse where there is no more to it.
+    /// Finds room for `size` bytes, and returns where they begin.
     #[inline(always)]
-    pub(crate) fn place<E: From<Refusal>>(
-        &mut self,
-        ring: Ring<'_>,
-        size: u64,
-        shortly: impl FnOnce(&mut Self) -> Result<(), E>,
-    ) -> Result<u64, E> {
+    pub(crate) fn place(&mut self, ring: Ring<'_>, size: u64) -> Result<u64, Refusal> {
         let start = self.pos();
         let end = start + size;
         if end > self.limit && !self.evict_few(ring, end) {
-            shortly(self)?;
             self.make_room(ring.header, ring.data, size)?;
             return Ok(self.pos());
         }
         Ok(start)
-    }
-
-    /// Counts a refusal of `size` bytes, in the page too, if the ring is full for them as it was at the last refusals,
-    /// and nobody sleeps who would have to be woken. Returns whether that was so; if not, nothing has changed.
-    #[inline(never)]
-    pub(crate) fn refuse_again(&mut self, header: &Header, size: u64) -> bool {
-        // Relaxed, both: nothing is published, so this orders nothing.
-        self.again.has(size)
-            && self.account.is_true()
-            && header.data_tail.load(Ordering::Relaxed) == self.tail.pos
-            && header.wait.armed.load(Ordering::Relaxed) == 0
-            && self.account.refuse_again(header, size)
-    }
-
-    /// Finds out, after a full ring has refused a record of `size` bytes, whether the next refusals need no more than
-    /// [`Room::refuse_again`].
-    pub(crate) fn expect_refusals(&mut self, ring: Ring<'_>, size: u64) {
-        self.poll_again(); // the next reservation that finds room reports the losses
-        let markers = self.marker_bytes(ring, size);
-        // With named consumers this producer moves the tail itself.
-        if self.waits.is_none() && markers + size >= self.full_for && self.account.is_alike() {
-            self.again = FullFor::of(ring.data_size(), markers, size);
-        }
     }
 
     /// The path that most reservations of a full overwrite ring need: evicts the oldest records, if
@@ -157,12 +117,6 @@ impl Room {
     fn evict_few(&mut self, ring: Ring<'_>, end: u64) -> bool {
         end <= self.evict_limit
             && (self.tail.evict_known(ring, end) || self.evict_on(ring.header, ring.data, end))
-    }
-
-    /// Makes room up to `end` like [`Tail::evict_known`], if nothing else is due.
-    #[inline(always)]
-    pub(crate) fn evict_known(&mut self, ring: Ring<'_>, end: u64) -> bool {
-        end <= self.evict_limit && self.tail.evict_known(ring, end)
     }
 
     /// Like [`Tail::evict_known`], for any number of records. Takes the ring in two parts, so that
@@ -226,7 +180,6 @@ impl Room {
         data: &[AtomicU64],
         size: u64,
     ) -> Result<(), Refusal> {
-        self.again = FullFor::NONE;
         let ring = Ring::new(header, data);
         let mask = ring.data_size() - 1;
         let markers = self.marker_bytes(ring, size);

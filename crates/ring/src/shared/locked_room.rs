@@ -4,7 +4,7 @@
 use crate::counters::{Count, ProducerTotals};
 use crate::named::{self, Search};
 use crate::record::{Corrupt, write_lost};
-use crate::reserve::{FullFor, Refusal};
+use crate::reserve::Refusal;
 use crate::seq_latch;
 use crate::shared::evict::{KnownTail, TailPosition};
 use crate::shared::own_open::OwnOpen;
@@ -55,10 +55,8 @@ pub(crate) struct LockedRoom {
     pub(super) figures: Figures,
     /// The tail at which this producer last found the ring full, with something to read for the consumer; and the bytes
     /// for which it was full. It is full for as many until the tail moves: the end only rises.
-    pub(super) full_at: u64,
-    pub(super) full_for: u64,
-    /// Of those, the records whose refusal [`LockedRoom::refuse_again`] counts; and what this producer had written.
-    pub(super) again: (FullFor, u64),
+    full_at: u64,
+    full_for: u64,
     pub(super) policy: Policy,
     evict: Evict,
     report: Report,
@@ -127,7 +125,6 @@ impl LockedRoom {
             figures,
             full_at: u64::MAX,
             full_for: 0,
-            again: (FullFor::NONE, 0),
             policy: layout.policy,
             evict: layout.evict,
             report: layout.report,
@@ -139,7 +136,7 @@ impl LockedRoom {
 
     /// Makes the next reservation recompute the limits.
     pub(crate) fn poll_again(&mut self) {
-        (self.limit, self.evict_limit, self.again.0) = (0, 0, FullFor::NONE);
+        (self.limit, self.evict_limit) = (0, 0);
     }
 
     /// Takes the lock and finds room. Holds the lock when it returns `Ok`.
@@ -153,6 +150,9 @@ impl LockedRoom {
         liveness: &P,
         size: u64,
     ) -> Result<u64, Refusal> {
+        if self.limit == 0 && self.is_full_still(at.ring.header, at.ring.data, size) {
+            return Err(Refusal::Full);
+        }
         self.owner.lock(*at, liveness)?;
         // Relaxed: M orders it.
         let mut start = at.ring.header.shared.producer_pos.load(Ordering::Relaxed);
@@ -173,6 +173,21 @@ impl LockedRoom {
         fence(Ordering::Release);
         self.floor = start + size;
         Ok(start)
+    }
+
+    /// Returns whether the ring is full for `size` bytes as it was when this producer last found it full. Takes no lock: what
+    /// was found under the lock is true until the tail moves. A dead producer in the ring is in nobody's way before the
+    /// consumer has read on.
+    ///
+    /// Takes the ring in two parts, so that the call from the hot path passes it in registers.
+    #[inline(never)]
+    pub(super) fn is_full_still(&self, header: &Header, data: &[AtomicU64], size: u64) -> bool {
+        let markers = self.marker_bytes(Ring::new(header, data), size);
+        // With named consumers the producers move the tail, and look for dead ones.
+        self.search.is_none()
+            && size.saturating_add(markers) >= self.full_for
+            // Relaxed: nothing is published, so this orders nothing.
+            && header.data_tail.load(Ordering::Relaxed) == self.full_at
     }
 
     /// Releases the lock where nothing was reserved, and advances over what was ended under it.
@@ -244,7 +259,7 @@ impl LockedRoom {
         liveness: &P,
         size: u64,
     ) -> Result<u64, Refusal> {
-        (self.again.0, self.full_at) = (FullFor::NONE, u64::MAX);
+        self.full_at = u64::MAX;
         if self.per_cpu {
             self.count_sequences(at)?;
         }
@@ -458,7 +473,7 @@ impl LockedRoom {
     /// Returns the bytes of the markers due before a record, like the exclusive producer's.
     pub(super) fn marker_bytes(&self, ring: Ring<'_>, size: u64) -> u64 {
         let bytes = self.unreported() * u64::from(LOST_SIZE);
-        if bytes + size < ring.data_size() { bytes } else { 0 }
+        if size.saturating_add(bytes) < ring.data_size() { bytes } else { 0 }
     }
 
     pub(super) fn has_losses_to_report(&self) -> bool {
@@ -469,12 +484,7 @@ impl LockedRoom {
         if self.report == Report::CountersOnly {
             return 0;
         }
-        self.figures
-            .unreported()
-            .all()
-            .into_iter()
-            .filter(|count| *count != Count::default())
-            .count() as u64
+        self.figures.losses.refused.differences(&self.figures.losses.reported)
     }
 
     /// Writes the markers and publishes them, as records of their own.

@@ -75,7 +75,7 @@ fn no_two_open_reservations_overlap_whatever_another_process_writes() {
                 }
                 _ => {
                     let len = [0, 24, 100, 600, 1500][rng.below(5) as usize];
-                    match writer.try_reserve(at, &Alive, KIND, len, 0) {
+                    match writer.reserve(at, &Alive, KIND, len, 0) {
                         Ok(reserved) => {
                             let it = memory(&reserved);
                             let other = open.iter().find(|open| overlap(memory(open), it));
@@ -101,7 +101,7 @@ fn nothing_is_refused_that_a_sound_ring_has_room_for() {
     let (mut open, mut reserved) = (VecDeque::new(), 0);
     for round in 0..20_000_usize {
         let len = [24, 100, 600, 0, 1000][round % 5];
-        match writer.try_reserve(at, &Alive, KIND, len, 0) {
+        match writer.reserve(at, &Alive, KIND, len, 0) {
             Ok(new) => {
                 open.push_back(new);
                 reserved += 1;

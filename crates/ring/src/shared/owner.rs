@@ -68,20 +68,6 @@ impl Owner {
         at: Shared<'_>,
         liveness: &P,
     ) -> Result<Option<u32>, Refusal> {
-        let mut runs = 0;
-        loop {
-            match self.lock_in_a_run(at, liveness) {
-                Err(Refusal::Contended { .. }) if liveness.wait(runs) => runs += 1,
-                done => return done,
-            }
-        }
-    }
-
-    fn lock_in_a_run<P: Liveness>(
-        self,
-        at: Shared<'_>,
-        liveness: &P,
-    ) -> Result<Option<u32>, Refusal> {
         let lock = at.lock();
         let mut seen = lock.load(Ordering::Relaxed);
         for round in 0..LOCK_ROUNDS {

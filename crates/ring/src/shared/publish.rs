@@ -9,7 +9,7 @@ use crate::aux_area;
 use crate::counters::{Count, ProducerTotals};
 use crate::holder::{OwnerInfo, sign_off};
 use crate::record::BODY_LEN;
-use crate::reserve::{Denied, Refusal, Reserved, fill, max_len};
+use crate::reserve::{Refusal, Reserved, fill, max_len};
 use crate::shared::allot::Allotted;
 use crate::shared::end::Ends;
 use crate::shared::locked_room::{LockedRoom, Unattached};
@@ -89,6 +89,13 @@ impl SharedWriter {
         self.writer = writer;
     }
 
+    /// Records without anything before their payload are shorter than this.
+    #[must_use]
+    #[inline(always)]
+    pub fn plain_end(&self) -> usize {
+        self.plain_end
+    }
+
     #[inline(always)]
     pub(super) fn is_timed(&self) -> bool {
         self.lead != Lead::None
@@ -112,51 +119,10 @@ impl SharedWriter {
         wake: Wake,
         fill: impl FnOnce(&Reserved),
     ) -> Result<bool, Refusal> {
-        self.publish_plain(at, liveness, kind, len, wake, fill, |_, _| Ok(()))
-    }
-
-    /// Like [`SharedWriter::publish`], but counts the refusal if it is as the last ones: for a caller
-    /// that calls [`SharedWriter::refuse`] for any other. Such a one needs no lock.
-    ///
-    /// # Errors
-    /// See [`Denied`].
-    #[inline(always)]
-    pub fn publish_or_count<P: Liveness>(
-        &mut self,
-        at: Shared<'_>,
-        liveness: &P,
-        kind: RecordType,
-        len: usize,
-        wake: Wake,
-        fill: impl FnOnce(&Reserved),
-    ) -> Result<bool, Denied> {
-        self.publish_plain(at, liveness, kind, len, wake, fill, |room, size| {
-            // Only where each reservation makes room.
-            if room.limit == 0 && room.refuse_again(at.ring.header, at.slots, size) {
-                return Err(Denied::FullAgain);
-            }
-            Ok(())
-        })
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "all of them are a record's")]
-    #[inline(always)]
-    fn publish_plain<P: Liveness, E: From<Refusal>>(
-        &mut self,
-        at: Shared<'_>,
-        liveness: &P,
-        kind: RecordType,
-        len: usize,
-        wake: Wake,
-        fill: impl FnOnce(&Reserved),
-        shortly: impl FnOnce(&mut LockedRoom, u64) -> Result<(), E>,
-    ) -> Result<bool, E> {
         if len >= self.plain_end {
-            return Err(Refusal::TooLarge { len, max: self.max_len }.into());
+            return Err(Refusal::TooLarge { max: self.max_len });
         }
-        let size = record_size(len);
-        shortly(&mut self.room, size)?;
-        let start = self.room.begin(&at, liveness, size)?;
+        let start = self.room.begin(&at, liveness, record_size(len))?;
         fill(&Reserved { start, kind, len, lead: 0 });
         Ok(self.publish_here(&at, liveness, start, RecordWord::of(kind, len), wake))
     }

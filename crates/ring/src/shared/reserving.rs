@@ -11,7 +11,7 @@ use perfring_abi::{
 };
 
 impl SharedWriter {
-    /// From now on [`SharedWriter::try_reserve`] returns reservations that are lent: their payloads are written elsewhere,
+    /// From now on [`SharedWriter::reserve`] returns reservations that are lent: their payloads are written elsewhere,
     /// and are to be copied to the ring before they end.
     pub fn lend_reservations(&mut self) {
         self.elsewhere_from = 0;
@@ -23,7 +23,7 @@ impl SharedWriter {
     /// # Errors
     /// See [`Refusal`].
     #[inline(always)]
-    pub fn try_reserve<P: Liveness>(
+    pub fn reserve<P: Liveness>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,
@@ -34,12 +34,12 @@ impl SharedWriter {
         self.reserve_from(self.elsewhere_from, at, liveness, kind, len, now)
     }
 
-    /// Like [`SharedWriter::try_reserve`], for a payload that is only copied into the ring: it is never lent.
+    /// Like [`SharedWriter::reserve`], for a payload that is only copied into the ring: it is never lent.
     ///
     /// # Errors
     /// See [`Refusal`].
     #[inline(always)]
-    pub fn try_reserve_to_fill<P: Liveness>(
+    pub fn reserve_to_fill<P: Liveness>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,
@@ -91,7 +91,7 @@ impl SharedWriter {
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub fn try_reserve_span<P: Liveness>(
+    pub fn reserve_span<P: Liveness>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,
@@ -102,7 +102,7 @@ impl SharedWriter {
         let size = (bytes.saturating_add(7) & !7).max(least);
         let len = usize::try_from(size - least).unwrap_or(usize::MAX);
         if len > self.max_len {
-            return Err(Refusal::TooLarge { len, max: self.max_len });
+            return Err(Refusal::TooLarge { max: self.max_len });
         }
         let start = self.room.begin(&at, liveness, size)?;
         let time = if self.is_timed() { time::rise(at.ring, now) } else { 0 };
@@ -122,7 +122,7 @@ impl SharedWriter {
         now: u64,
     ) -> Result<Reserved, Refusal> {
         if len > self.max_len {
-            return Err(Refusal::TooLarge { len, max: self.max_len });
+            return Err(Refusal::TooLarge { max: self.max_len });
         }
         self.begin_short(at, liveness, kind, len, now)
     }
@@ -145,7 +145,7 @@ impl SharedWriter {
         Ok(Reserved { start, kind, len, lead: lead as u64 })
     }
 
-    /// Like [`SharedWriter::try_reserve`], for a payload that is too long for the data area, or is lent:
+    /// Like [`SharedWriter::reserve`], for a payload that is too long for the data area, or is lent:
     /// returns its record's position, and its lead.
     ///
     /// Takes the ring in parts, so that the call from the hot path passes it in registers.
@@ -167,7 +167,7 @@ impl SharedWriter {
         let Reserved { start, lead, .. } = if len <= self.max_len {
             self.reserve_here(&at, liveness, kind, len, now)?
         } else if range_size(len) > self.allotted.size {
-            return Err(Refusal::TooLarge { len, max: self.max_len() });
+            return Err(Refusal::TooLarge { max: self.max_len() });
         } else {
             let now = self.is_timed().then_some(now);
             self.allotted.reserve(at, liveness, &mut self.room, kind, len, now)?

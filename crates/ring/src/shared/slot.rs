@@ -162,7 +162,7 @@ impl Figures {
                 Cause::Full
             }
         };
-        if cause == Cause::Full && self.is_alike() {
+        if cause == Cause::Full && self.alike >= 2 {
             self.add_full(&at.slots[self.index as usize], all);
             return;
         }
@@ -173,23 +173,7 @@ impl Figures {
         self.alike = alike;
     }
 
-    /// Counts a record that a full ring refused, if nothing else in the slot changes by that. Returns whether it did.
-    #[inline(always)]
-    pub(crate) fn refuse_again(&mut self, slots: &[Slot], bytes: u64) -> bool {
-        let Some(slot) = slots.get(self.index as usize).filter(|_| self.is_alike()) else {
-            return false;
-        };
-        self.add_full(slot, Count { records: 1, bytes });
-        true
-    }
-
-    #[inline(always)]
-    pub(crate) fn is_alike(&self) -> bool {
-        self.alike >= 2
-    }
-
     /// Counts refusals where the slot's two copies are alike.
-    #[inline(always)]
     fn add_full(&mut self, slot: &Slot, all: Count) {
         let full = &mut self.losses.refused.full;
         full.records = full.records.wrapping_add(all.records);

@@ -69,7 +69,7 @@ impl World {
     }
 
     fn reserve(&mut self, writer: &mut SharedWriter) -> Option<Reserved> {
-        let reserved = writer.try_reserve(self.heap.shared(), &self.dead, KIND, 24, 0).ok();
+        let reserved = writer.reserve(self.heap.shared(), &self.dead, KIND, 24, 0).ok();
         self.check("reserve");
         reserved
     }
@@ -254,7 +254,7 @@ fn an_advance_ends_although(move_head: fn(u64) -> u64) {
         SharedWriter::attach(at, heap.layout(), Fences::Full, slot, &who, &dead, |_| false).unwrap()
     };
     let (mut one, mut other) = (join(0), join(1));
-    let open = one.try_reserve(at, &dead, KIND, 8, 0).unwrap();
+    let open = one.reserve(at, &dead, KIND, 8, 0).unwrap();
     for _ in 0..(1 << 15) {
         other.publish(at, &dead, KIND, 8, Wake::Auto, |_| {}).unwrap();
     }
@@ -306,9 +306,9 @@ impl Overtaken {
                 .unwrap()
         };
         let (mut one, mut two, mut three) = (join(0), join(1), join(2));
-        let first = one.try_reserve(at, &dead, KIND, 8, 0).unwrap();
+        let first = one.reserve(at, &dead, KIND, 8, 0).unwrap();
         two.publish(at, &dead, KIND, 8, Wake::No, |_| {}).unwrap();
-        let open = two.try_reserve(at, &dead, KIND, 8, 0).unwrap();
+        let open = two.reserve(at, &dead, KIND, 8, 0).unwrap();
         assert_eq!((first.pos(), open.pos()), (0, Self::OPEN));
         for _ in 0..4 {
             publish_words(&mut three, &heap, RecordWord::busy(24, Self::DEAD));

@@ -14,7 +14,7 @@ impl World<'_> {
             }
             let (at, old) = (self.at(), self.newest());
             let writer = self.writers[slot as usize].as_mut().unwrap();
-            match writer.try_reserve(at, &self.liveness, KIND, len, now) {
+            match writer.reserve(at, &self.liveness, KIND, len, now) {
                 Ok(reserved) => {
                     let (start, time) = (reserved.pos(), self.timed().then(|| now.max(old)));
                     self.granted(slot, start, self.size_of(len), Kind::Open(slot));
@@ -42,7 +42,7 @@ impl World<'_> {
             }
             let (at, old) = (self.at(), self.newest());
             let writer = self.writers[slot as usize].as_mut().unwrap();
-            match writer.try_reserve_span(at, &self.liveness, asked, now) {
+            match writer.reserve_span(at, &self.liveness, asked, now) {
                 Ok(mut span) => {
                     let start = self.heap.header().shared.producer_pos.load(Relaxed) - size;
                     self.granted(slot, start, size, Kind::Open(slot));

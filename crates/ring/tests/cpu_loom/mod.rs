@@ -125,7 +125,7 @@ impl World {
     pub(crate) fn reserve(&self, writer: &mut SharedWriter) -> Result<Reserved, Refusal> {
         for _ in 0..4 {
             self.on_cpu(|ring| close(ring, writer.index()));
-            let reserved = writer.try_reserve(self.at(), &self.liveness, KIND, 16, 0);
+            let reserved = writer.reserve(self.at(), &self.liveness, KIND, 16, 0);
             if let Some(done) = checked(writer, reserved) {
                 return done;
             }

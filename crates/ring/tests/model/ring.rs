@@ -246,13 +246,13 @@ impl<'a> Model<'a> {
         let (ring, kind) = (self.heap.ring(), kind_of(id));
         let writer = self.writer.as_mut().unwrap();
         let got = match self.case.time && !id.is_multiple_of(5) {
-            true => writer.try_reserve(ring, kind, len, |_| now),
-            false => writer.try_reserve(ring, kind, len, |_| 0),
+            true => writer.reserve(ring, kind, len, now),
+            false => writer.reserve(ring, kind, len, 0),
         };
         let size = self.size_of(len);
         let max = self.size as usize - 16 - self.timestamp_len();
         if len > max {
-            assert_eq!(got.as_ref().unwrap_err(), &Refusal::TooLarge { len, max });
+            assert_eq!(got.as_ref().unwrap_err(), &Refusal::TooLarge { max });
             return got;
         }
         // A reservation on the slow path publishes what a batch holds back.
@@ -718,7 +718,7 @@ impl<'a> Model<'a> {
         if self.case.policy == Policy::Overwrite && quiet {
             let old = self.tail;
             let writer = self.writer.as_mut().unwrap();
-            let _ = writer.try_reserve(self.heap.ring(), RecordType::BYTES, len, |_| 0).unwrap();
+            let _ = writer.reserve(self.heap.ring(), RecordType::BYTES, len, 0).unwrap();
             self.heap.header().data_tail.store(old, Ordering::Relaxed);
             self.adopt_head();
             let totals = RingTotals::read(self.heap.ring(), self.case.policy).unwrap();

@@ -305,7 +305,7 @@ impl<'a> World<'a> {
         }
         let end = self.head + markers.len() as u64 * u64::from(LOST_SIZE) + size;
         let expected = if len > max {
-            Err(Refusal::TooLarge { len, max })
+            Err(Refusal::TooLarge { max })
         } else {
             let needed = end.saturating_sub(self.case.size - 1);
             if self.tail < needed {
@@ -341,7 +341,7 @@ impl<'a> World<'a> {
         let (ring, at, len) = (self.heap.ring(), self.heap.shared(), bytes.len());
         match &mut self.producers[who as usize].real {
             Real::One(writer) => {
-                let reserved = writer.try_reserve(ring, kind, len, |_| 0)?;
+                let reserved = writer.reserve(ring, kind, len, 0)?;
                 if discarded {
                     writer.discard(ring, reserved);
                     let _ = writer.publish(ring, Wake::Auto);
@@ -351,7 +351,7 @@ impl<'a> World<'a> {
                 }
             }
             Real::Many(writer) => {
-                let reserved = writer.try_reserve(at, &self.dead, kind, len, 0)?;
+                let reserved = writer.reserve(at, &self.dead, kind, len, 0)?;
                 if discarded {
                     let _ = writer.discard(at, &self.dead, reserved);
                 } else {

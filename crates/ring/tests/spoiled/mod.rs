@@ -190,7 +190,7 @@ impl Tally {
     pub(crate) fn write_on(&mut self, writer: &mut Writer, ring: Ring<'_>) {
         for round in 0..12_usize {
             let len = [0, 17, 64, 240, 300][round % 5];
-            match writer.try_reserve(ring, RecordType::BYTES, len, |_| 0) {
+            match writer.reserve(ring, RecordType::BYTES, len, 0) {
                 Ok(reserved) if round % 4 == 1 => writer.discard(ring, reserved),
                 Ok(reserved) => {
                     writer.fill(ring, &reserved, &vec![7; len]);

@@ -5,8 +5,6 @@ use crate::sys::clock::now_ns;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::JOIN_LOCK_BYTE;
 use perfring_ring::{Liveness, Ring, drop_dead, slowest_seats};
-use std::cell::Cell;
-use std::time::{Duration, Instant};
 
 /// Rounds in which a waiting producer spins. After that it yields, as the lock's holder may be a
 /// thread that was preempted for it.
@@ -46,56 +44,6 @@ impl Liveness for Kernel {
 
     fn now_ns(&self) -> u64 {
         now_ns()
-    }
-}
-
-/// For how long a producer waits for the lock by default. A holder that the scheduler takes off its
-/// core comes back after a slice of those that share it: about 3 ms each by default (`base_slice_ns`
-/// of EEVDF, on machines with eight cores or more). This is one slice, and time to be woken.
-const LOCK_WAIT: Duration = Duration::from_millis(5);
-/// The sleep between two runs of attempts: long enough for others to use the core.
-const LOCK_NAP: Duration = Duration::from_micros(50);
-
-/// What [`Kernel`] says, for calls that wait for a holder of the lock that is off its core.
-#[derive(Debug)]
-pub(crate) struct Patient {
-    pub(crate) kernel: Kernel,
-    pub(crate) limit: Cell<Duration>,
-    since: Cell<Option<Instant>>,
-}
-
-impl Patient {
-    pub(crate) fn new(kernel: Kernel) -> Self {
-        Patient { kernel, limit: Cell::new(LOCK_WAIT), since: Cell::new(None) }
-    }
-}
-
-impl Liveness for Patient {
-    fn is_alive(&self, slot: u32) -> bool {
-        self.kernel.is_alive(slot)
-    }
-
-    #[inline]
-    fn relax(&self, round: u32) {
-        self.kernel.relax(round);
-    }
-
-    fn wait(&self, runs: u32) -> bool {
-        if runs == 0 {
-            self.since.set(Some(Instant::now()));
-        }
-        let waited = self.since.get().map_or(Duration::MAX, |since| since.elapsed());
-        let left = self.limit.get().saturating_sub(waited);
-        std::thread::sleep(LOCK_NAP.min(left));
-        !left.is_zero()
-    }
-
-    fn drop_dead(&self, ring: Ring<'_>) -> bool {
-        self.kernel.drop_dead(ring)
-    }
-
-    fn now_ns(&self) -> u64 {
-        self.kernel.now_ns()
     }
 }
 

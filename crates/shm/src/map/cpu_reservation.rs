@@ -1,7 +1,7 @@
 //! What a process has reserved in a ring per CPU.
 
 use crate::map::cpu_slow::Slow;
-use perfring_ring::{Reserved, Wake};
+use perfring_ring::Reserved;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -29,29 +29,20 @@ unsafe impl Sync for CpuReservation<'_> {}
 impl CpuReservation<'_> {
     /// Commits the record. It is published as soon as nothing older in this ring is open.
     pub fn commit(self) {
-        self.commit_with(Wake::Auto);
-    }
-
-    /// Commits the record, choosing whether to wake a sleeping consumer.
-    pub fn commit_with(self, wake: Wake) {
         let len = self.reserved.len();
-        self.end(len, wake);
+        self.commit_len(len);
     }
 
     /// Commits the first `len` bytes; the rest becomes a hole. If `len` exceeds the reservation,
     /// commits all of it.
     pub fn commit_len(self, len: usize) {
-        self.end(len, Wake::Auto);
+        // Not `drop`, which would discard.
+        let this = ManuallyDrop::new(self);
+        this.slow.end_reservation(|slow| slow.commit_loose(this.reserved, len));
     }
 
     /// Discards the reservation: readers skip the hole.
     pub fn discard(self) {}
-
-    fn end(self, len: usize, wake: Wake) {
-        // Not `drop`, which would discard.
-        let this = ManuallyDrop::new(self);
-        this.slow.end_reservation(|slow| slow.commit_loose(this.reserved, len, wake));
-    }
 }
 
 impl Deref for CpuReservation<'_> {

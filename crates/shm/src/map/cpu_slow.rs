@@ -6,7 +6,7 @@ use crate::map::shared_window::SharedWindow;
 use crate::sys::fork;
 use crate::sys::rseq::{Held, Place};
 use perfring_abi::RecordType;
-use perfring_ring::{Refusal, Reserved, Wake};
+use perfring_ring::{Refusal, Reserved};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
@@ -91,13 +91,13 @@ impl SharedWindow {
         len: usize,
         now: u64,
     ) -> Result<(Reserved, NonNull<[u8]>), Refusal> {
-        let record = ManuallyDrop::new(self.try_reserve(kind, len, || now)?);
+        let record = ManuallyDrop::new(self.reserve(kind, len, || now, || Err)?);
         Ok((record.reserved, self.pair.map.open_bytes(&record.reserved)))
     }
 
     /// Commits a reservation of [`SharedWindow::reserve_loose`].
-    pub(super) fn commit_loose(&self, reserved: Reserved, len: usize, wake: Wake) {
-        SharedReservation { pair: &self.pair, reserved }.end(len, wake);
+    pub(super) fn commit_loose(&self, reserved: Reserved, len: usize) {
+        SharedReservation { pair: &self.pair, reserved }.commit_len(len);
     }
 
     /// Discards a reservation of [`SharedWindow::reserve_loose`].

@@ -128,14 +128,13 @@ impl CpuWindow {
         from: CpuThread,
         kind: RecordType,
         payload: &[u8],
-        wake: Wake,
         now: u64,
     ) -> bool {
         // In a forked child, private zeros are mapped here, without a limit to publish before.
         if self.sequence(from.thread, kind, payload, now) != Ended::Done {
             return false;
         }
-        self.wake(wake);
+        self.wake();
         true
     }
 
@@ -172,19 +171,19 @@ impl CpuWindow {
     }
 
     #[inline(always)]
-    fn wake(&self, wake: Wake) {
+    fn wake(&self) {
         // SAFETY: as in `ring`, of which this is a part that fits a register.
         let header = unsafe { self.slow.place.header.as_ref() };
-        if is_awaited(header, self.fences, wake) {
-            self.wake_sleeper(wake);
+        if is_awaited(header, self.fences, Wake::Auto) {
+            self.wake_sleeper();
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn wake_sleeper(&self, wake: Wake) {
+    fn wake_sleeper(&self) {
         let ring = self.ring();
-        if owes_wake(ring, wake) {
+        if owes_wake(ring, Wake::Auto) {
             futex::wake(ring.wait_word());
         }
     }
@@ -211,7 +210,6 @@ impl CpuWindow {
         from: CpuThread,
         kind: RecordType,
         payload: &[u8],
-        wake: Wake,
         now: u64,
     ) -> Result<(), NotHere> {
         if self.forked() {
@@ -220,10 +218,10 @@ impl CpuWindow {
         let thread = from.thread;
         for _ in 0..ROUNDS {
             if self.again(|| self.sequence(thread, kind, payload, now))? == Ended::Done {
-                self.wake(wake);
+                self.wake();
                 return Ok(());
             }
-            if !self.open_or_publish(thread, kind, payload, wake, now)? {
+            if !self.open_or_publish(thread, kind, payload, now)? {
                 return Ok(());
             }
         }
@@ -236,7 +234,6 @@ impl CpuWindow {
         thread: Thread,
         kind: RecordType,
         payload: &[u8],
-        wake: Wake,
         now: u64,
     ) -> Result<bool, NotHere> {
         let (slow, len, held) = (self.enter()?, payload.len(), &self.slow.place.held);
@@ -255,7 +252,7 @@ impl CpuWindow {
                 Err(refusal) => return Err(NotHere::Refused(refusal)),
             }
         }
-        match slow.try_publish_at(kind, payload, wake, now) {
+        match slow.put(kind, payload, || now) {
             Ok(()) => Ok(false),
             Err(_) if slow.found_open() => Ok(true),
             Err(refusal) => Err(NotHere::Refused(refusal)),

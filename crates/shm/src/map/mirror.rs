@@ -15,7 +15,7 @@ use crate::sys::sigbus::Guarded;
 use memmap2::MmapRaw;
 use nix::errno::Errno;
 use perfring_abi::atomic::AtomicU64;
-use perfring_abi::{Header, Slot};
+use perfring_abi::{Header, RecordType, Slot};
 use perfring_ring::{Frame, Range, Reserved, Ring, Shared, TypeTable, TypeTableWriter};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -134,7 +134,7 @@ impl Mirror {
     #[cold]
     #[inline(never)]
     fn elsewhere(&self, start: u64, place: u64) -> *mut u8 {
-        let reserved = Reserved::of_parts((start, place), 0);
+        let reserved = Reserved::of_parts((start, place), RecordType::BYTES, 0);
         let (settled, is_lent) = (reserved.settled(), reserved.is_lent());
         // Without an area no writer makes such a reservation, and without memory to lend nobody marks one as lent.
         let at = match (settled.range(), is_lent) {
@@ -170,7 +170,7 @@ impl Mirror {
     #[cold]
     #[inline(never)]
     unsafe fn settle_elsewhere(&self, start: u64, place: u64, len: usize) -> (u64, u64) {
-        let reserved = Reserved::of_parts((start, place), len);
+        let reserved = Reserved::of_parts((start, place), RecordType::BYTES, len);
         let settled = reserved.settled();
         if reserved.is_lent() {
             let lent = self.open_bytes(&reserved);

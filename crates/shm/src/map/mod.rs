@@ -37,5 +37,4 @@ mod shared_reserve;
 pub(crate) mod shared_window;
 pub(crate) mod sleeper;
 pub(crate) mod types_window;
-pub(crate) mod write_loop;
 pub(crate) mod write_window;

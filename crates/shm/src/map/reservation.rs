@@ -1,94 +1,58 @@
 //! Reservations of the exclusive producer.
 
-use crate::map::write_window::{End, Forked, TimeKeeper, WriteWindow};
+use crate::map::write_window::{End, WriteWindow};
 use perfring_abi::RecordType;
-use perfring_ring::{Denied, Refusal, Reserved, Wake, Writer};
+use perfring_ring::{Refusal, Reserved, Wake};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
 impl WriteWindow {
-    /// Reserves space for one record, in place. A refusal is not counted.
+    /// Reserves space for one record, in place. A refusal is not counted. `now` is as in [`WriteWindow::put`].
     ///
     /// # Errors
-    /// What `refused` makes of a refusal; [`Forked`].
+    /// What `refused` makes of a refusal.
     #[inline(always)]
-    pub fn reserve_or<E: From<Forked>>(
+    pub fn reserve<E>(
         &mut self,
         kind: RecordType,
         len: usize,
         end: End,
-        now: impl FnOnce(TimeKeeper<'_>) -> u64,
+        now: impl FnOnce(&mut Self) -> u64,
         refused: impl FnOnce(&mut Self, Refusal) -> E,
     ) -> Result<Reservation<'_>, E> {
-        if self.forked() {
-            return Err(Forked.into());
-        }
-        match self.try_reserve(kind, len, now) {
-            Ok(reserved) => {
-                // SAFETY: this mapping's writer just made the reservation.
-                unsafe { self.map.zero_last_word(&reserved) };
-                Ok(Reservation { window: self, reserved, end })
-            }
+        match self.reserve_bytes(kind, len, now) {
+            Ok(reserved) => Ok(self.open(reserved, end)),
             Err(refusal) => Err(refused(self, refusal)),
         }
     }
 
-    /// Reserves space as [`WriteWindow::reserve_or`] does, and counts refusals as
-    /// [`WriteWindow::put_or_count`] does.
+    /// Reserves space for one record, in place, and attempts it again until `wait` returns an error.
     ///
     /// # Errors
-    /// As of [`WriteWindow::reserve_or`]; [`Refusal::Full`].
+    /// What `wait` returns.
     #[inline(always)]
-    pub fn reserve_or_count<E: From<Forked> + From<Refusal>>(
+    pub fn reserve_when<E>(
         &mut self,
         kind: RecordType,
         len: usize,
         end: End,
-        now: impl FnOnce(TimeKeeper<'_>) -> u64,
-        refused: impl FnOnce(&mut Self, Refusal) -> E,
+        mut now: impl FnMut(&mut Self) -> u64,
+        mut wait: impl FnMut(&mut Self, Refusal) -> Result<(), E>,
     ) -> Result<Reservation<'_>, E> {
-        if self.forked() {
-            return Err(Forked.into());
-        }
-        let Self { map, writer, .. } = self;
-        let now = |writer: &mut Writer| now(TimeKeeper { map, writer });
-        match writer.reserve_or_count(map.ring(), kind, len, now) {
-            Ok(reserved) => {
-                // SAFETY: this mapping's writer just made the reservation.
-                unsafe { self.map.zero_last_word(&reserved) };
-                Ok(Reservation { window: self, reserved, end })
+        loop {
+            // Here and not in `wait`: the compiler then knows the reservation where it is used.
+            match self.reserve_bytes(kind, len, &mut now) {
+                Ok(reserved) => return Ok(self.open(reserved, end)),
+                Err(refusal) => wait(self, refusal)?,
             }
-            Err(Denied::FullAgain) => Err(Refusal::Full.into()),
-            Err(Denied::Uncounted(refusal)) => Err(refused(self, refusal)),
         }
     }
 
-    /// Reserves space for one record, and retries until `wait` returns an error.
-    ///
-    /// # Errors
-    /// What `wait` returns; [`Forked`].
     #[inline(always)]
-    pub fn reserve_when<E: From<Forked>>(
-        &mut self,
-        kind: RecordType,
-        len: usize,
-        end: End,
-        mut now: impl FnMut(TimeKeeper<'_>) -> u64,
-        mut wait: impl FnMut(&mut Self, Refusal) -> Result<(), E>,
-    ) -> Result<Reservation<'_>, E> {
-        if self.forked() {
-            return Err(Forked.into());
-        }
-        let reserved = loop {
-            // Here and not in `wait`: the compiler then knows the reservation where it is used.
-            match self.try_reserve(kind, len, &mut now) {
-                Ok(reserved) => break reserved,
-                Err(refusal) => wait(self, refusal)?,
-            }
-        };
-        // SAFETY: this mapping's writer just made the reservation.
+    fn open(&mut self, reserved: Reserved, end: End) -> Reservation<'_> {
+        // SAFETY: `reserve_bytes` just made the reservation, by this mapping's writer.
         unsafe { self.map.zero_last_word(&reserved) };
-        Ok(Reservation { window: self, reserved, end })
+        Reservation { window: self, reserved, end }
     }
 }
 
@@ -109,44 +73,14 @@ impl Reservation<'_> {
     /// Commits and publishes the record.
     #[inline(always)]
     pub fn commit(self) {
-        self.commit_with(Wake::Auto);
-    }
-
-    /// Commits and publishes the record, choosing whether to wake a sleeping consumer. In a batch
-    /// the batch decides.
-    #[inline(always)]
-    pub fn commit_with(self, wake: Wake) {
         let len = self.reserved.len();
-        self.end(len, wake);
+        self.commit_len(len);
     }
 
     /// Commits and publishes the first `len` bytes; the rest of the space is freed. If `len`
     /// exceeds the reservation, commits all of it.
     #[inline(always)]
     pub fn commit_len(self, len: usize) {
-        self.end(len, Wake::Auto);
-    }
-
-    /// Discards the reservation: readers skip the hole.
-    #[inline]
-    pub fn discard(self) {}
-
-    /// The position of the record in the stream.
-    #[must_use]
-    pub fn pos(&self) -> u64 {
-        self.reserved.pos()
-    }
-
-    /// Of a record of this window: what is to be committed by [`WriteWindow::end`], or is left behind
-    /// without a trace.
-    pub(super) fn into_reserved(self, of: *const WriteWindow) -> Reserved {
-        let this = ManuallyDrop::new(self);
-        assert!(std::ptr::eq(of, this.window), "a reservation of another ring");
-        this.reserved
-    }
-
-    #[inline(always)]
-    fn end(self, len: usize, wake: Wake) {
         // Not `drop`, which would discard.
         let mut this = ManuallyDrop::new(self);
         let reserved = this.reserved;
@@ -158,11 +92,18 @@ impl Reservation<'_> {
             // SAFETY: as above.
             unsafe { this.window.map.zero_padding(&reserved, len) };
         }
-        let end = match this.end {
-            End::Publish(_) => End::Publish(wake),
-            End::Hold => End::Hold,
-        };
+        let end = this.end;
         this.window.end(reserved, len, end);
+    }
+
+    /// Discards the reservation: readers skip the hole.
+    #[inline]
+    pub fn discard(self) {}
+
+    /// The position of the record in the stream.
+    #[must_use]
+    pub fn pos(&self) -> u64 {
+        self.reserved.pos()
     }
 }
 

@@ -1,7 +1,7 @@
 //! A mapping of a shared ring and the writer that says which bytes of it are this producer's. The
 //! pair must stay together, as the writer's positions are bytes of this mapping.
 
-use crate::file::liveness::{Kernel, Patient};
+use crate::file::liveness::Kernel;
 use crate::map::mirror::Mirror;
 use crate::sys::fork::NotForChildren;
 use crate::sys::futex;
@@ -16,8 +16,6 @@ pub(super) struct SharedPair {
     /// Attached to the ring that is mapped here.
     pub(super) writer: RefCell<SharedWriter>,
     pub(super) liveness: Kernel,
-    /// For calls that wait for the lock.
-    pub(super) patient: Patient,
 }
 
 impl SharedPair {

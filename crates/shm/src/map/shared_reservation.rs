@@ -24,21 +24,15 @@ impl SharedReservation<'_> {
     /// Commits the record. It is published as soon as nothing older is open.
     #[inline(always)]
     pub fn commit(self) {
-        self.commit_with(Wake::Auto);
-    }
-
-    /// Commits the record, choosing whether to wake a sleeping consumer.
-    #[inline(always)]
-    pub fn commit_with(self, wake: Wake) {
         let len = self.reserved.len();
-        self.end(len, wake);
+        self.end(len);
     }
 
     /// Commits the first `len` bytes; the rest becomes a hole. If `len` exceeds the reservation,
     /// commits all of it.
     #[inline]
     pub fn commit_len(self, len: usize) {
-        self.end(len, Wake::Auto);
+        self.end(len);
     }
 
     /// Discards the reservation: readers skip the hole.
@@ -52,27 +46,27 @@ impl SharedReservation<'_> {
     }
 
     #[inline]
-    pub(super) fn end(self, len: usize, wake: Wake) {
+    pub(super) fn end(self, len: usize) {
         if self.reserved.is_elsewhere() {
-            return self.end_elsewhere(len, wake);
+            return self.end_elsewhere(len);
         }
-        self.end_here(len, wake);
+        self.end_here(len);
     }
 
     /// Separate from the hot path, which contains nothing of it.
     #[cold]
     #[inline(never)]
-    fn end_elsewhere(mut self, len: usize, wake: Wake) {
+    fn end_elsewhere(mut self, len: usize) {
         if !self.pair.children.forked() {
             let len = len.min(self.reserved.len());
             // SAFETY: the reservation is open and this producer's; no slice of it is left.
             self.reserved = unsafe { self.pair.map.settle(self.reserved, len) };
         }
-        self.end_here(len, wake);
+        self.end_here(len);
     }
 
     #[inline(always)]
-    fn end_here(self, len: usize, wake: Wake) {
+    fn end_here(self, len: usize) {
         // Not `drop`, which would discard.
         let this = ManuallyDrop::new(self);
         let (pair, reserved) = (this.pair, this.reserved);
@@ -85,8 +79,10 @@ impl SharedReservation<'_> {
             unsafe { pair.map.zero_padding(&reserved, len) };
         }
         let at = pair.at();
-        let wake = pair.writer.borrow_mut().commit(at, &pair.liveness, reserved, len, wake);
-        pair.owed(wake);
+        let mut writer = pair.writer.borrow_mut();
+        let owed = writer.commit(at, &pair.liveness, reserved, len, Wake::Auto);
+        drop(writer);
+        pair.owed(owed);
     }
 }
 
@@ -129,7 +125,6 @@ impl Drop for SharedReservation<'_> {
 pub struct BatchReservation<'a> {
     pub(super) pair: &'a SharedPair,
     pub(super) span: BatchSpan,
-    pub(super) wake: Wake,
     pub(super) in_place: Option<InPlace>,
 }
 
@@ -219,11 +214,6 @@ impl BatchReservation<'_> {
 
     /// Publishes the batch.
     pub fn publish(self) {}
-
-    /// Publishes the batch, choosing whether to wake a sleeping consumer.
-    pub fn publish_with(mut self, wake: Wake) {
-        self.wake = wake;
-    }
 }
 
 impl Drop for BatchReservation<'_> {
@@ -243,7 +233,7 @@ impl Drop for BatchReservation<'_> {
             span.back_to(record.before);
         }
         let at = pair.at();
-        let wake = pair.writer.borrow_mut().commit_span(at, &pair.liveness, span, self.wake);
+        let wake = pair.writer.borrow_mut().commit_span(at, &pair.liveness, span, Wake::Auto);
         pair.owed(wake);
     }
 }

@@ -1,121 +1,88 @@
-//! Reservations of a producer of a shared ring: for one record, or for a batch; and the wait for their space.
+//! Reservations of a producer of a shared ring: for one record, or for a batch; and the sleep until there is space.
 
 use crate::file::liveness::drop_dead_of;
 use crate::map::shared_reservation::{BatchReservation, SharedReservation};
 use crate::map::shared_window::SharedWindow;
 use crate::sys::futex;
 use perfring_abi::RecordType;
-use perfring_ring::{Liveness, Refusal, Wake};
+use perfring_ring::{Refusal, Reserved};
 use std::time::Duration;
 
 impl SharedWindow {
-    /// Publishes a record whose payload is copied without the ring's lock.
-    #[inline(never)]
-    pub(super) fn publish_long<P: Liveness>(
-        &self,
-        liveness: &P,
-        kind: RecordType,
-        payload: &[u8],
-        wake: Wake,
-        now: u64,
-    ) -> Result<(), Refusal> {
-        let (pair, len) = (&self.pair, payload.len());
-        let reserved =
-            pair.writer.borrow_mut().try_reserve_to_fill(pair.at(), liveness, kind, len, now)?;
-        // SAFETY: reserved for this producer just now, of the payload's length, and there is no slice of it.
-        unsafe { pair.map.fill_open(&reserved, payload) };
-        SharedReservation { pair, reserved }.commit_with(wake);
-        Ok(())
-    }
-
-    /// Reserves space for one record, in place. A refusal is not counted.
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    #[inline]
-    pub fn reserve(
-        &self,
-        kind: RecordType,
-        len: usize,
-        now: impl FnOnce() -> u64,
-    ) -> Result<SharedReservation<'_>, Refusal> {
-        self.reserve_by(&self.pair.patient, kind, len, now)
-    }
-
-    /// Like [`SharedWindow::reserve`], and does not wait for the lock.
+    /// Reserves space for one record, in place. A refusal is not counted. `now` returns the current time. `wait` returns what
+    /// waits after each refusal, until it returns the refusal that this returns.
     ///
     /// # Errors
     /// See [`Refusal`].
     #[inline(always)]
-    pub fn try_reserve(
+    pub fn reserve<W: FnMut(Refusal) -> Result<(), Refusal>>(
         &self,
         kind: RecordType,
         len: usize,
-        now: impl FnOnce() -> u64,
+        now: impl Fn() -> u64,
+        wait: impl FnOnce() -> W,
     ) -> Result<SharedReservation<'_>, Refusal> {
-        self.reserve_by(&self.pair.liveness, kind, len, now)
-    }
-
-    #[inline(always)]
-    fn reserve_by<P: Liveness>(
-        &self,
-        liveness: &P,
-        kind: RecordType,
-        len: usize,
-        now: impl FnOnce() -> u64,
-    ) -> Result<SharedReservation<'_>, Refusal> {
-        let pair = &self.pair;
-        if pair.children.forked() {
-            return Err(Refusal::Forked);
-        }
-        let (at, now) = (pair.at(), now());
-        let reserved = pair.writer.borrow_mut().try_reserve(at, liveness, kind, len, now)?;
+        let parts = match self.reserve_parts(kind, len, &now) {
+            Ok(parts) => parts,
+            Err(refusal) => self.reserve_after(refusal, kind, len, &now, wait())?,
+        };
+        // In one place: the compiler then knows the length where it is used.
+        let (pair, reserved) = (&self.pair, Reserved::of_parts(parts, kind, len));
         // SAFETY: reserved for this producer just now.
         unsafe { pair.map.zero_last_word(&reserved) };
         Ok(SharedReservation { pair, reserved })
     }
 
-    /// Reserves space for records of `bytes` in all, headers, timestamps and padding included. A
-    /// refusal is not counted.
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    #[inline]
-    pub fn batch(
-        &self,
-        bytes: usize,
-        now: impl FnOnce() -> u64,
-    ) -> Result<BatchReservation<'_>, Refusal> {
-        self.batch_by(&self.pair.patient, bytes, now)
-    }
-
-    /// Like [`SharedWindow::batch`], and does not wait for the lock.
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    #[inline]
-    pub fn try_batch(
-        &self,
-        bytes: usize,
-        now: impl FnOnce() -> u64,
-    ) -> Result<BatchReservation<'_>, Refusal> {
-        self.batch_by(&self.pair.liveness, bytes, now)
-    }
-
     #[inline(always)]
-    fn batch_by<P: Liveness>(
+    fn reserve_parts(
         &self,
-        liveness: &P,
-        bytes: usize,
-        now: impl FnOnce() -> u64,
-    ) -> Result<BatchReservation<'_>, Refusal> {
+        kind: RecordType,
+        len: usize,
+        now: &impl Fn() -> u64,
+    ) -> Result<(u64, u64), Refusal> {
         let pair = &self.pair;
         if pair.children.forked() {
             return Err(Refusal::Forked);
         }
-        let (at, now, bytes) = (pair.at(), now(), bytes as u64);
-        let span = pair.writer.borrow_mut().try_reserve_span(at, liveness, bytes, now)?;
-        Ok(BatchReservation { pair, span, wake: Wake::Auto, in_place: None })
+        let now = now();
+        let mut writer = pair.writer.borrow_mut();
+        Ok(writer.reserve(pair.at(), &pair.liveness, kind, len, now)?.parts())
+    }
+
+    /// Continues after a refusal of the first attempt, which is where the caller is.
+    #[cold]
+    #[inline(never)]
+    fn reserve_after(
+        &self,
+        mut refusal: Refusal,
+        kind: RecordType,
+        len: usize,
+        now: &impl Fn() -> u64,
+        mut wait: impl FnMut(Refusal) -> Result<(), Refusal>,
+    ) -> Result<(u64, u64), Refusal> {
+        loop {
+            wait(refusal)?;
+            match self.reserve_parts(kind, len, now) {
+                Ok(parts) => return Ok(parts),
+                Err(again) => refusal = again,
+            }
+        }
+    }
+
+    /// Reserves space for records of `bytes` in all, headers, timestamps and padding included. A
+    /// refusal is not counted. Does not wait for the lock.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    #[inline]
+    pub fn batch(&self, bytes: usize, now: u64) -> Result<BatchReservation<'_>, Refusal> {
+        let pair = &self.pair;
+        if pair.children.forked() {
+            return Err(Refusal::Forked);
+        }
+        let mut writer = pair.writer.borrow_mut();
+        let span = writer.reserve_span(pair.at(), &pair.liveness, bytes as u64, now)?;
+        Ok(BatchReservation { pair, span, in_place: None })
     }
 
     /// Sleeps until the consumer has released enough for a record of `len` bytes, for at most

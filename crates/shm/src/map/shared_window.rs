@@ -6,7 +6,7 @@
 //! overlap. The window never parts with its mapping or its writer.
 
 use crate::file::error::AttachError;
-use crate::file::liveness::{Kernel, Patient};
+use crate::file::liveness::Kernel;
 use crate::file::location::Location;
 use crate::file::open::{Access, RingFile};
 use crate::file::trust::Trust;
@@ -14,18 +14,15 @@ use crate::map::free_slot::take_slot;
 use crate::map::mirror::Mirror;
 use crate::map::pages::{Pages, PagesError};
 use crate::map::shared_pair::SharedPair;
+use crate::map::shared_reservation::SharedReservation;
 use crate::map::types_window::TypesWindow;
-use crate::map::write_window::Forked;
 use crate::sys::clock::MachineClock;
 use crate::sys::exit::Signed;
 use crate::sys::fork;
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Layout, Producers, RecordType};
-use perfring_ring::{
-    Denied, Liveness, ProducerTotals, ReadError, Reading, Refusal, Reserved, SharedWriter,
-    Unattached, Wake,
-};
+use perfring_ring::{ProducerTotals, ReadError, Reading, Refusal, SharedWriter, Unattached, Wake};
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
@@ -34,18 +31,9 @@ use std::time::{Duration, Instant};
 const ATTACH_WAIT: Duration = Duration::from_secs(1);
 const ATTACH_NAP: Duration = Duration::from_millis(1);
 
-/// Which refusals a publish counts itself.
-#[derive(Clone, Copy)]
-enum Counts {
-    None,
-    /// Those of a full ring, but for the first of several.
-    Repeated,
-}
-
 /// A slot of a shared ring, and the mapping of its producer.
 ///
-/// A forked child gets no space, only [`Refusal::Full`]: [`SharedWindow::forked`] distinguishes the
-/// two.
+/// A forked child gets [`Refusal::Forked`].
 #[derive(Debug)]
 pub struct SharedWindow {
     // In drop order. The lock is before the mapping: a child that another thread forks meanwhile would keep it.
@@ -53,6 +41,8 @@ pub struct SharedWindow {
     _lock: ByteLock,
     pub(super) pair: SharedPair,
     attach_wait: Duration,
+    /// That of the writer.
+    plain_end: usize,
     /// How many records were written at the last refusal.
     refused_at: Cell<Option<u64>>,
     clock: MachineClock,
@@ -110,17 +100,18 @@ impl SharedWindow {
                 },
             )?;
         let signed = Signed::new(&map.slots()[index as usize].holder, ring.watched());
-        let patient = Patient::new(liveness.clone());
         if map.lends() {
             writer.lend_reservations();
         }
+        let plain_end = writer.plain_end();
         let writer = RefCell::new(writer);
-        let pair = SharedPair { children, map, writer, liveness, patient };
+        let pair = SharedPair { children, map, writer, liveness };
         futex::rouse(pair.at().ring());
         Ok(SharedWindow {
             _signed: signed,
             pair,
             attach_wait,
+            plain_end,
             refused_at: Cell::new(None),
             clock,
             ring,
@@ -230,190 +221,73 @@ impl SharedWindow {
         TypesWindow { children: &self.pair.children, ring: &self.ring, map: &self.pair.map }
     }
 
-    /// Publishes one record without a timestamp, all of it under the ring's lock. Records with a
-    /// timestamp, or longer than [`SharedWindow::UNDER_LOCK_MAX`], go to `other`. The refusal by a full
-    /// ring is counted, unless it is the first of several: that, like any other, is `refused`'s to count.
+    /// Publishes one record: all of it under the ring's lock, if it is short. `now` returns the current time, for a record that
+    /// gets a timestamp. Counts no refusal, and does not wait for the lock.
     ///
     /// # Errors
-    /// What `refused` makes of a refusal; [`Refusal::Full`]; what `other` returns; [`Forked`].
+    /// See [`Refusal`].
     #[inline(always)]
-    pub fn publish<E: From<Forked> + From<Refusal>>(
+    pub fn put(
         &self,
         kind: RecordType,
         payload: &[u8],
-        wake: Wake,
-        refused: impl FnOnce(Refusal) -> E,
-        other: impl FnOnce() -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.publish_or_count(&self.pair.patient, kind, payload, wake, refused, other)
-    }
-
-    /// Like [`SharedWindow::publish`], and does not wait for the lock.
-    ///
-    /// # Errors
-    /// As of [`SharedWindow::publish`].
-    #[inline(always)]
-    pub fn publish_at_once<E: From<Forked> + From<Refusal>>(
-        &self,
-        kind: RecordType,
-        payload: &[u8],
-        wake: Wake,
-        refused: impl FnOnce(Refusal) -> E,
-        other: impl FnOnce() -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.publish_or_count(&self.pair.liveness, kind, payload, wake, refused, other)
-    }
-
-    /// Like [`SharedWindow::publish_at_once`], but counts no refusal.
-    ///
-    /// # Errors
-    /// A [`Refusal`]; what `other` returns.
-    #[inline(always)]
-    pub fn try_publish(
-        &self,
-        kind: RecordType,
-        payload: &[u8],
-        wake: Wake,
-        other: impl FnOnce() -> Result<(), Refusal>,
+        now: impl FnOnce() -> u64,
     ) -> Result<(), Refusal> {
-        let (liveness, denied) = (&self.pair.liveness, |denied| match denied {
-            Denied::FullAgain => Refusal::Full,
-            Denied::Uncounted(refusal) => refusal,
-        });
-        self.publish_plain(liveness, Counts::None, kind, payload, wake, denied, other)
-    }
-
-    #[inline(always)]
-    fn publish_or_count<P: Liveness, E: From<Forked> + From<Refusal>>(
-        &self,
-        liveness: &P,
-        kind: RecordType,
-        payload: &[u8],
-        wake: Wake,
-        refused: impl FnOnce(Refusal) -> E,
-        other: impl FnOnce() -> Result<(), E>,
-    ) -> Result<(), E> {
-        let denied = |denied| match denied {
-            Denied::FullAgain => Refusal::Full.into(),
-            Denied::Uncounted(refusal) => refused(refusal),
-        };
-        self.publish_plain(liveness, Counts::Repeated, kind, payload, wake, denied, other)
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "most are a record's")]
-    #[inline(always)]
-    fn publish_plain<P: Liveness, E: From<Forked>>(
-        &self,
-        liveness: &P,
-        counts: Counts,
-        kind: RecordType,
-        payload: &[u8],
-        wake: Wake,
-        denied: impl FnOnce(Denied) -> E,
-        other: impl FnOnce() -> Result<(), E>,
-    ) -> Result<(), E> {
         let (pair, len) = (&self.pair, payload.len());
         if pair.children.forked() {
-            return Err(Forked.into());
+            return Err(Refusal::Forked);
         }
         // The length is known to the caller's compiler, which needs it for what follows.
-        if len > Self::UNDER_LOCK_MAX || self.ring.layout.time {
-            return other();
+        if len > Self::UNDER_LOCK_MAX || len >= self.plain_end {
+            return self.put_other(kind, payload, now());
         }
         let at = pair.at();
-        let fill = |reserved: &Reserved| {
+        let mut writer = pair.writer.borrow_mut();
+        let owed = writer.publish(at, &pair.liveness, kind, len, Wake::Auto, |reserved| {
             // SAFETY: the algorithm has just reserved the space for this producer, under the ring's
             // lock; it is as long as the payload.
             unsafe { pair.map.fill_open(reserved, payload) };
-        };
-        let mut writer = pair.writer.borrow_mut();
-        let published = match counts {
-            Counts::Repeated => writer.publish_or_count(at, liveness, kind, len, wake, fill),
-            Counts::None => {
-                writer.publish(at, liveness, kind, len, wake, fill).map_err(Denied::Uncounted)
-            }
-        };
-        drop(writer);
-        match published {
-            Ok(false) => Ok(()),
-            Ok(true) => {
-                futex::wake(at.ring().wait_word());
-                Ok(())
-            }
-            Err(refusal) => Err(denied(refusal)),
-        }
-    }
-
-    /// Returns for how long calls wait for the lock, except those that begin with `try`.
-    pub fn lock_wait(&self) -> Duration {
-        self.pair.patient.limit.get()
-    }
-
-    /// Sets for how long calls wait for the lock, except those that begin with `try`.
-    pub fn set_lock_wait(&self, limit: Duration) {
-        self.pair.patient.limit.set(limit);
-    }
-
-    /// Publishes one record of any length, with the timestamp `now`, or with that of the record before it if it is
-    /// later. A ring without time ignores it.
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    #[inline]
-    pub fn publish_at(
-        &self,
-        kind: RecordType,
-        payload: &[u8],
-        wake: Wake,
-        now: u64,
-    ) -> Result<(), Refusal> {
-        self.publish_by(&self.pair.patient, kind, payload, wake, now)
-    }
-
-    /// Like [`SharedWindow::publish_at`], and does not wait for the lock.
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    #[inline]
-    pub fn try_publish_at(
-        &self,
-        kind: RecordType,
-        payload: &[u8],
-        wake: Wake,
-        now: u64,
-    ) -> Result<(), Refusal> {
-        self.publish_by(&self.pair.liveness, kind, payload, wake, now)
-    }
-
-    #[inline(always)]
-    fn publish_by<P: Liveness>(
-        &self,
-        liveness: &P,
-        kind: RecordType,
-        payload: &[u8],
-        wake: Wake,
-        now: u64,
-    ) -> Result<(), Refusal> {
-        if self.pair.children.forked() {
-            return Err(Refusal::Forked);
-        }
-        let (pair, len) = (&self.pair, payload.len());
-        if len > Self::UNDER_LOCK_MAX {
-            return self.publish_long(liveness, kind, payload, wake, now);
-        }
-        let mut writer = pair.writer.borrow_mut();
-        let wake = writer.publish_at(pair.at(), liveness, kind, len, now, wake, |reserved| {
-            // SAFETY: as in `publish`.
-            unsafe { pair.map.fill_open(reserved, payload) };
         })?;
         drop(writer);
-        pair.owed(wake);
+        if owed {
+            futex::wake(at.ring().wait_word());
+        }
+        Ok(())
+    }
+
+    /// Publishes a record that has a timestamp, or whose payload is copied without the ring's lock.
+    #[inline(never)]
+    fn put_other(&self, kind: RecordType, payload: &[u8], now: u64) -> Result<(), Refusal> {
+        let (pair, len) = (&self.pair, payload.len());
+        let mut writer = pair.writer.borrow_mut();
+        if len > Self::UNDER_LOCK_MAX {
+            let reserved = writer.reserve_to_fill(pair.at(), &pair.liveness, kind, len, now)?;
+            drop(writer);
+            // SAFETY: reserved for this producer just now, of the payload's length, and there is no slice of it.
+            unsafe { pair.map.fill_open(&reserved, payload) };
+            SharedReservation { pair, reserved }.commit();
+            return Ok(());
+        }
+        let owed = writer.publish_at(
+            pair.at(),
+            &pair.liveness,
+            kind,
+            len,
+            now,
+            Wake::Auto,
+            |reserved| {
+                // SAFETY: as in `put`.
+                unsafe { pair.map.fill_open(reserved, payload) };
+            },
+        )?;
+        drop(writer);
+        pair.owed(owed);
         Ok(())
     }
 
     /// Counts a refusal, to be reported in the stream before the next record of this producer that
     /// fits. Does nothing in a forked child.
-    #[cold]
+    #[inline]
     pub fn refuse(&self, refusal: Refusal, len: usize) {
         if !self.forked() {
             let at = self.pair.at();

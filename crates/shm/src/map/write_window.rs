@@ -1,8 +1,8 @@
 //! The exclusive producer's window: its mapping, and the writer that says which bytes of it are
 //! free.
 //!
-//! Bytes are handed out only by a [`Reservation`], or by [`publish_each`](crate::publish_each).
-//! Either borrows the window mutably, so no two are open at a time. The window never parts with its
+//! Bytes are handed out only by a [`Reservation`](crate::Reservation). It borrows the window mutably, so no two are open at
+//! a time. The window never parts with its
 //! mapping or its writer, so what the writer reserved is space of this mapping.
 
 use crate::file::error::AttachError;
@@ -20,7 +20,7 @@ use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Producers, RecordType};
 use perfring_ring::{
-    Count, Denied, ProducerTotals, ReadError, Reading, Refusal, Reserved, Wake, Writer, sign_off,
+    Count, ProducerTotals, ReadError, Reading, Refusal, Reserved, Wake, Writer, sign_off,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Publishes the record, and all that was held back.
-    Publish(Wake),
+    Publish,
     /// Holds the record back until the next publish.
     Hold,
 }
@@ -42,12 +42,6 @@ pub struct Forked;
 
 perfring_abi::debug_by_display!(Forked);
 
-impl From<Forked> for Refusal {
-    fn from(_: Forked) -> Self {
-        Refusal::Forked
-    }
-}
-
 /// The place of a ring's one producer, and its mapping.
 #[derive(Debug)]
 pub struct WriteWindow {
@@ -55,7 +49,6 @@ pub struct WriteWindow {
     signed: Option<Signed>,
     pub(super) children: NotForChildren,
     pub(super) map: Mirror,
-    /// `write_loop` takes its position, and gives it back.
     pub(super) writer: Writer,
     /// How many records were written at the last refusal.
     refused_at: Option<u64>,
@@ -183,95 +176,60 @@ impl WriteWindow {
         TypesWindow { children: &self.children, ring: &self.ring, map: &self.map }
     }
 
-    /// Writes one record. A refusal is not counted. `now` is called only for a timestamp.
+    /// Stores in a ring with time what the clocks say, from time to time.
+    pub fn keep_time(&mut self, reading: &Reading) {
+        self.writer.keep_time(self.map.ring(), reading);
+    }
+
+    /// Writes one record. A refusal is not counted. `now` returns the current time, for a record that gets a timestamp.
     ///
     /// # Errors
-    /// What `refused` makes of a refusal; [`Forked`].
+    /// See [`Refusal`].
     #[inline(always)]
-    pub fn put<E: From<Forked>>(
+    pub fn put(
         &mut self,
         kind: RecordType,
         payload: &[u8],
         end: End,
-        now: impl FnOnce(TimeKeeper<'_>) -> u64,
-        refused: impl FnOnce(&mut Self, Refusal) -> E,
-    ) -> Result<(), E> {
+        now: impl FnOnce(&mut Self) -> u64,
+    ) -> Result<(), Refusal> {
         if self.forked() {
-            return Err(Forked.into());
+            return Err(Refusal::Forked);
         }
         // Two complete paths, so that the code for a ring without time contains nothing of the
         // other.
         let len = payload.len();
         if len < self.writer.plain_end() {
-            match self.writer.try_reserve_plain(self.map.ring(), kind, len) {
-                Ok(reserved) => self.fill(reserved, payload, end),
-                Err(refusal) => return Err(refused(self, refusal)),
-            }
+            let reserved = self.writer.reserve_plain(self.map.ring(), kind, len)?;
+            self.fill(reserved, payload, end);
         } else {
-            match self.try_reserve_to_fill(kind, len, now) {
-                Ok(reserved) => self.fill(reserved, payload, end),
-                Err(refusal) => return Err(refused(self, refusal)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes one record as [`WriteWindow::put`] does, and counts the refusal by a full ring, unless it is the first
-    /// of several: that, like any other, is `refused`'s to count.
-    ///
-    /// # Errors
-    /// As of [`WriteWindow::put`]; [`Refusal::Full`].
-    #[inline(always)]
-    pub fn put_or_count<E: From<Forked> + From<Refusal>>(
-        &mut self,
-        kind: RecordType,
-        payload: &[u8],
-        end: End,
-        now: impl FnOnce(TimeKeeper<'_>) -> u64,
-        refused: impl FnOnce(&mut Self, Refusal) -> E,
-    ) -> Result<(), E> {
-        if self.forked() {
-            return Err(Forked.into());
-        }
-        let len = payload.len();
-        // As in `put`.
-        if len < self.writer.plain_end() {
-            match self.writer.reserve_plain_or_count(self.map.ring(), kind, len) {
-                Ok(reserved) => self.fill(reserved, payload, end),
-                Err(Denied::FullAgain) => return Err(Refusal::Full.into()),
-                Err(Denied::Uncounted(refusal)) => return Err(refused(self, refusal)),
-            }
-        } else {
-            match self.try_reserve_to_fill(kind, len, now) {
-                Ok(reserved) => self.fill(reserved, payload, end),
-                Err(refusal) => return Err(refused(self, refusal)),
-            }
+            let now = now(self);
+            let reserved = self.writer.reserve_other::<false>(self.map.ring(), kind, len, now)?;
+            self.fill(reserved, payload, end);
         }
         Ok(())
     }
 
     /// Reserves space whose last word is still to be zeroed.
     #[inline(always)]
-    pub(super) fn try_reserve(
+    pub(super) fn reserve_bytes(
         &mut self,
         kind: RecordType,
         len: usize,
-        now: impl FnOnce(TimeKeeper<'_>) -> u64,
+        now: impl FnOnce(&mut Self) -> u64,
     ) -> Result<Reserved, Refusal> {
-        let Self { map, writer, .. } = self;
-        writer.try_reserve(map.ring(), kind, len, |writer| now(TimeKeeper { map, writer }))
-    }
-
-    /// As [`WriteWindow::try_reserve`], for a payload that is only copied into the ring.
-    #[inline(always)]
-    fn try_reserve_to_fill(
-        &mut self,
-        kind: RecordType,
-        len: usize,
-        now: impl FnOnce(TimeKeeper<'_>) -> u64,
-    ) -> Result<Reserved, Refusal> {
-        let Self { map, writer, .. } = self;
-        writer.try_reserve_to_fill(map.ring(), kind, len, |writer| now(TimeKeeper { map, writer }))
+        if self.forked() {
+            return Err(Refusal::Forked);
+        }
+        // The result is built in one place, so that what the caller's compiler knows of the length is
+        // not lost where its branches join.
+        let parts = if len < self.writer.in_place_end() {
+            self.writer.reserve_plain(self.map.ring(), kind, len)?.parts()
+        } else {
+            let now = now(self);
+            self.writer.reserve_other::<true>(self.map.ring(), kind, len, now)?.parts()
+        };
+        Ok(Reserved::of_parts(parts, kind, len))
     }
 
     #[inline(always)]
@@ -285,9 +243,9 @@ impl WriteWindow {
     #[inline(always)]
     pub(super) fn end(&mut self, reserved: Reserved, len: usize, end: End) {
         match end {
-            End::Publish(wake) => {
+            End::Publish => {
                 let ring = self.map.ring();
-                if self.writer.commit_and_publish(ring, reserved, len, wake) {
+                if self.writer.commit_and_publish(ring, reserved, len, Wake::Auto) {
                     futex::wake(ring.wait_word());
                 }
             }
@@ -323,15 +281,6 @@ impl WriteWindow {
         }
     }
 
-    /// Checks whether a record of `len` bytes fits now.
-    ///
-    /// # Errors
-    /// The reason why it does not: see [`Refusal`]. It is not counted.
-    pub fn poll_for_space(&mut self, len: usize) -> Result<(), Refusal> {
-        // A dropped token leaves nothing behind.
-        self.try_reserve(RecordType::BYTES, len, |_| 0).map(drop)
-    }
-
     /// Publishes what is held back, and sleeps until the consumer has released enough for a record
     /// of `len` bytes, for at most `limit`. May return early, so the caller checks again.
     pub fn sleep_for_space(&mut self, len: usize, limit: Duration) {
@@ -350,19 +299,5 @@ impl Drop for WriteWindow {
             futex::wake_if(self.writer.detach(self.map.ring()), self.map.ring().wait_word());
             sign_off(&self.map.slots()[0].holder, self.epoch);
         }
-    }
-}
-
-/// The place in the ring for what the clocks say, for a producer that takes timestamps.
-#[derive(Debug)]
-pub struct TimeKeeper<'a> {
-    pub(super) map: &'a Mirror,
-    pub(super) writer: &'a mut Writer,
-}
-
-impl TimeKeeper<'_> {
-    /// Stores in the ring what the clocks say.
-    pub fn keep(self, reading: &Reading) {
-        self.writer.keep_time(self.map.ring(), reading);
     }
 }

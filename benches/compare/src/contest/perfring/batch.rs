@@ -1,8 +1,8 @@
 //! Batches: many records, published at once.
 
-use super::exclusive::{publish, refusal};
+use super::exclusive::refusal;
 use super::reader::Reader;
-use super::ring::{BATCH, BATCHED_MAX, ONE_CONSUMER, about, can, create, error};
+use super::ring::{BATCH, BATCHED_MAX, ONE_CONSUMER, PATIENCE, about, can, create, error};
 use crate::CompareError;
 use crate::contestant::{About, Can, Cannot, Contestant, Sender, Setup};
 use perfring_producer::{Producer, Producers, RecordType, SharedProducer, record_size};
@@ -20,7 +20,7 @@ impl Contestant for Batched {
     type Held = ();
 
     fn can() -> Can {
-        Can { refuses: Err("a batch of one is what `perfring publish_each` does"), ..can() }
+        Can { refuses: Err("a batch of one is what `perfring in place` does"), ..can() }
     }
 
     fn cannot() -> Cannot {
@@ -57,7 +57,7 @@ impl Sender for Batches {
         if N > BATCHED_MAX {
             return self.0.send(numbers, fill);
         }
-        publish(&mut self.0, BATCH as u32, numbers, fill)
+        send_batches(&mut self.0, numbers, fill)
     }
 
     fn offer<const N: usize>(
@@ -67,6 +67,34 @@ impl Sender for Batches {
     ) -> Result<bool, CompareError> {
         self.0.offer(number, fill)
     }
+}
+
+/// Publishes 64 records at a time. Where the ring is full, a record waits for room by itself.
+#[inline(always)]
+pub(super) fn send_batches<const N: usize>(
+    producer: &mut Producer,
+    numbers: Range<u64>,
+    mut fill: impl FnMut(&mut [u8; N], u64),
+) -> Result<(), CompareError> {
+    let mut number = numbers.start;
+    while number < numbers.end {
+        let end = numbers.end.min(number + BATCH);
+        let mut payload = [0; N];
+        let mut batch = producer.batch();
+        while number < end {
+            fill(&mut payload, number);
+            if !batch.offer(RecordType::BYTES, &payload).map_err(refusal)? {
+                break;
+            }
+            number += 1;
+        }
+        batch.publish();
+        if number < end {
+            producer.publish_timeout(RecordType::BYTES, &payload, PATIENCE).map_err(refusal)?;
+            number += 1;
+        }
+    }
+    Ok(())
 }
 
 /// Many producers, 64 records a batch.

@@ -1,10 +1,10 @@
-//! One producer, record by record, written in place by a loop of the library.
+//! One producer, record by record, written in place.
 
 use super::reader::Reader;
 use super::ring::{ONE_CONSUMER, PATIENCE, about, can, create, error, options};
 use crate::CompareError;
 use crate::contestant::{About, Can, Cannot, Contestant, Sender, Setup};
-use perfring_producer::{Each, Evict, Producer, Producers, RecordType, Reservation, ReserveError};
+use perfring_producer::{Evict, Producer, Producers, RecordType, Reservation, ReserveError};
 use std::ops::Range;
 use std::path::Path;
 
@@ -26,9 +26,9 @@ impl Contestant for Exclusive {
 
     fn about(setup: &Setup) -> About {
         about(
-            "perfring publish_each",
+            "perfring in place",
             setup,
-            "one producer, a loop of the library, each record written in place and published at once",
+            "one producer, each record written in place and published at once",
         )
     }
 
@@ -54,7 +54,7 @@ impl Contestant for Half {
     type Held = ();
 
     fn can() -> Can {
-        let same = "evicts by halves: without overwriting it is `perfring publish_each`";
+        let same = "evicts by halves: without overwriting it is `perfring in place`";
         Can { lossless: Err(same), receivers: Err(same), refuses: Err(same), ..can() }
     }
 
@@ -83,10 +83,14 @@ impl Sender for Producer {
     #[inline(always)]
     fn send<const N: usize>(
         &mut self,
-        numbers: Range<u64>,
-        fill: impl FnMut(&mut [u8; N], u64),
+        mut numbers: Range<u64>,
+        mut fill: impl FnMut(&mut [u8; N], u64),
     ) -> Result<(), CompareError> {
-        publish(self, 1, numbers, fill)
+        numbers.try_for_each(|number| {
+            let record = self.reserve_timeout(RecordType::BYTES, N, PATIENCE).map_err(refusal)?;
+            write(record, number, &mut fill);
+            Ok(())
+        })
     }
 
     #[inline(always)]
@@ -104,25 +108,6 @@ impl Sender for Producer {
             Err(other) => Err(refusal(other)),
         }
     }
-}
-
-/// Publishes with a loop of the producer's own, `batch` records at a time; waits for room in a
-/// lossless ring.
-#[inline(always)]
-pub(super) fn publish<const N: usize>(
-    producer: &mut Producer,
-    batch: u32,
-    numbers: Range<u64>,
-    mut fill: impl FnMut(&mut [u8; N], u64),
-) -> Result<(), CompareError> {
-    let wanted = numbers.end - numbers.start;
-    let each = Each { batch, timeout: PATIENCE, ..Each::new(RecordType::BYTES, N) };
-    let published = producer.publish_each(each, numbers, |number, bytes| {
-        if let Some(slot) = bytes.first_chunk_mut() {
-            fill(slot, number);
-        }
-    });
-    if published == wanted { Ok(()) } else { Err(refusal(ReserveError::Full)) }
 }
 
 #[inline(always)]

@@ -1,8 +1,8 @@
 //! Named consumers, each of which gets every record: the sender waits for the slowest.
 
-use super::exclusive::publish;
+use super::batch::send_batches;
 use super::reader::Reader;
-use super::ring::{BATCH, BATCHED_MAX, about, can, error, options};
+use super::ring::{BATCHED_MAX, about, can, error, options};
 use crate::CompareError;
 use crate::contestant::{About, Can, Contestant, Sender, Setup};
 use perfring_consumer::Consumer;
@@ -10,7 +10,7 @@ use perfring_producer::{Evict, Options, Producer, Producers};
 use std::ops::Range;
 use std::path::Path;
 
-/// One producer, a loop of the library: record by record, or with `BATCHED` 64 records at once.
+/// One producer: record by record, or with `BATCHED` 64 records at once.
 pub struct Named<const BATCHED: bool>;
 
 const LOSES: &str = "named consumers are waited for: what may be lost goes to observers";
@@ -23,8 +23,8 @@ impl<const BATCHED: bool> Contestant for Named<BATCHED> {
     fn can() -> Can {
         Can {
             overwrite: Err(LOSES),
-            refuses: Err("as `perfring publish_each` does"),
-            sleeping: Err("as `perfring publish_each` does"),
+            refuses: Err("as `perfring in place` does"),
+            sleeping: Err("as `perfring in place` does"),
             ..can()
         }
     }
@@ -70,8 +70,10 @@ impl<const BATCHED: bool> Sender for NamedSender<BATCHED> {
         numbers: Range<u64>,
         fill: impl FnMut(&mut [u8; N], u64),
     ) -> Result<(), CompareError> {
-        let batch = if BATCHED && N <= BATCHED_MAX { BATCH as u32 } else { 1 };
-        publish(&mut self.0, batch, numbers, fill)
+        match BATCHED && N <= BATCHED_MAX {
+            true => send_batches(&mut self.0, numbers, fill),
+            false => self.0.send(numbers, fill),
+        }
     }
 
     fn offer<const N: usize>(

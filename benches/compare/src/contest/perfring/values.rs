@@ -6,7 +6,7 @@ use super::ring::{PATIENCE, about, can, create, error};
 use crate::CompareError;
 use crate::contestant::{About, Can, Contestant, Receiver, Sender, Setup};
 use perfring_consumer::{Consumer, Item};
-use perfring_producer::{Each, Producer, Producers, RecordType, ReserveError};
+use perfring_producer::{Producer, Producers, RecordType};
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Contestant for Values {
     type Held = ();
 
     fn can() -> Can {
-        let same = "values in an array are for streams; the record that holds them is `perfring publish_each`'s";
+        let same = "values in an array are for streams; the record that holds them is `perfring in place`'s";
         Can {
             overwrite: Err(same),
             receivers: Err(same),
@@ -46,7 +46,7 @@ impl Contestant for Values {
         about(
             "perfring values",
             setup,
-            "one producer, 64 payloads a record, in an array of 4 KiB at most, publish_each",
+            "one producer, 64 payloads a record, in an array of 4 KiB at most",
         )
     }
 
@@ -75,26 +75,19 @@ impl Sender for ValueSender {
         numbers: Range<u64>,
         mut fill: impl FnMut(&mut [u8; N], u64),
     ) -> Result<(), CompareError> {
-        let many = values::<N>() as u64;
-        let whole = numbers.start + (numbers.end - numbers.start) / many * many;
-        let mut publish = |first: u64, end: u64, many: u64| {
-            if first == end {
-                return true;
+        let many = values::<N>();
+        let mut first = numbers.start;
+        while first < numbers.end {
+            let len = many.min((numbers.end - first) as usize) * N;
+            let record = self.0.reserve_timeout(RecordType::BYTES, len, PATIENCE);
+            let mut record = record.map_err(refusal)?;
+            for value in record.as_chunks_mut::<N>().0 {
+                fill(value, first);
+                first += 1;
             }
-            let len = many as usize * N;
-            let each = Each { timeout: PATIENCE, ..Each::new(RecordType::BYTES, len) };
-            let records = (first..end).step_by(many as usize);
-            let wanted = (end - first) / many;
-            wanted
-                == self.0.publish_each(each, records, |first, bytes| {
-                    for (number, value) in (first..).zip(bytes.as_chunks_mut::<N>().0) {
-                        fill(value, number);
-                    }
-                })
-        };
-        let sent = publish(numbers.start, whole, many)
-            && publish(whole, numbers.end, (numbers.end - whole).max(1));
-        if sent { Ok(()) } else { Err(refusal(ReserveError::Full)) }
+            record.commit();
+        }
+        Ok(())
     }
 
     fn offer<const N: usize>(
