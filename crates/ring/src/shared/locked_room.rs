@@ -55,8 +55,8 @@ pub(crate) struct LockedRoom {
     pub(super) figures: Figures,
     /// The tail at which this producer last found the ring full, with something to read for the consumer; and the bytes
     /// for which it was full. It is full for as many until the tail moves: the end only rises.
-    full_at: u64,
-    full_for: u64,
+    pub(super) full_at: u64,
+    pub(super) full_for: u64,
     pub(super) policy: Policy,
     evict: Evict,
     report: Report,
@@ -173,21 +173,6 @@ impl LockedRoom {
         fence(Ordering::Release);
         self.floor = start + size;
         Ok(start)
-    }
-
-    /// Returns whether the ring is full for `size` bytes as it was when this producer last found it full. Takes no lock: what
-    /// was found under the lock is true until the tail moves. A dead producer in the ring is in nobody's way before the
-    /// consumer has read on.
-    ///
-    /// Takes the ring in two parts, so that the call from the hot path passes it in registers.
-    #[inline(never)]
-    pub(super) fn is_full_still(&self, header: &Header, data: &[AtomicU64], size: u64) -> bool {
-        let markers = self.marker_bytes(Ring::new(header, data), size);
-        // With named consumers the producers move the tail, and look for dead ones.
-        self.search.is_none()
-            && size.saturating_add(markers) >= self.full_for
-            // Relaxed: nothing is published, so this orders nothing.
-            && header.data_tail.load(Ordering::Relaxed) == self.full_at
     }
 
     /// Releases the lock where nothing was reserved, and advances over what was ended under it.

@@ -1,10 +1,12 @@
-//! Refusals of a producer of a shared ring.
+//! Refusals of a producer of a shared ring: those of a ring that stays full need no lock.
 
 use crate::reserve::{Refusal, refused_size};
+use crate::shared::locked_room::LockedRoom;
 use crate::shared::publish::SharedWriter;
 use crate::view::{Ring, Shared};
 use crate::wait::Wake;
-use perfring_abi::record_size;
+use perfring_abi::atomic::{AtomicU64, Ordering};
+use perfring_abi::{Header, record_size};
 
 impl SharedWriter {
     /// Returns whether the ring has been full for a payload of `len` bytes since this producer's last refusal. Takes no lock.
@@ -27,5 +29,22 @@ impl SharedWriter {
         // The next reservation makes room, which reports the loss.
         self.room.poll_again();
         self.ends.wake(at.ring.header, Wake::Force, at.ring.head())
+    }
+}
+
+impl LockedRoom {
+    /// Returns whether the ring is full for `size` bytes as it was when this producer last found it full. Takes no lock: what
+    /// was found under the lock is true until the tail moves. A dead producer in the ring is in nobody's way before the
+    /// consumer has read on.
+    ///
+    /// Takes the ring in two parts, so that the call from the hot path passes it in registers.
+    #[inline(never)]
+    pub(super) fn is_full_still(&self, header: &Header, data: &[AtomicU64], size: u64) -> bool {
+        let markers = self.marker_bytes(Ring::new(header, data), size);
+        // With named consumers the producers move the tail, and look for dead ones.
+        self.search.is_none()
+            && size.saturating_add(markers) >= self.full_for
+            // Relaxed: nothing is published, so this orders nothing.
+            && header.data_tail.load(Ordering::Relaxed) == self.full_at
     }
 }
