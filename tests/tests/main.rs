@@ -50,5 +50,6 @@ mod truncated_files;
 mod type_table;
 mod typed;
 mod unwinding;
+mod verbs;
 mod verification;
 mod waiting;

@@ -275,7 +275,29 @@ impl CpuProducer {
         kind: RecordType,
         len: usize,
     ) -> Result<CpuReservation<'_>, ReserveError> {
-        self.wait_for(Limits::lock(CPU_LOCK_WAIT), len, |here, ring| {
+        self.get(kind, len, Limits::lock(CPU_LOCK_WAIT))
+    }
+
+    /// Reserves space as [`CpuProducer::reserve`] does, and waits as [`CpuProducer::publish_timeout`].
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; only the refusal at the end is counted.
+    pub fn reserve_timeout(
+        &self,
+        kind: RecordType,
+        len: usize,
+        timeout: Duration,
+    ) -> Result<CpuReservation<'_>, ReserveError> {
+        self.get(kind, len, Limits::all(timeout))
+    }
+
+    fn get(
+        &self,
+        kind: RecordType,
+        len: usize,
+        limits: Limits,
+    ) -> Result<CpuReservation<'_>, ReserveError> {
+        self.wait_for(limits, len, |here, ring| {
             let record = ring.reserve(here, kind, len, self.now())?;
             self.published(ring); // it has its timestamp
             Ok(record)
