@@ -143,7 +143,7 @@ impl Buffered {
             self.moved = Instant::now();
         }
         self.unsettled = unsettled;
-        self.waiting = if waits { self.spool.bytes() } else { 0 };
+        self.waiting = if waits { self.spool.undelivered() } else { 0 };
     }
 
     /// Gives the output what is in the buffer, as far as it has room.
@@ -183,7 +183,7 @@ impl Buffered {
             }
             spool.passed(*last, end);
         }
-        spool.mark();
+        spool.progress.mark();
         Ok(())
     }
 
@@ -284,7 +284,7 @@ impl Output for Buffered {
             Err(_) => unsettled.unwrap_or(0),
         });
         let waits = closed.is_err() || self.spool.has_next();
-        self.waiting = if waits { self.spool.bytes() } else { 0 };
+        self.waiting = if waits { self.spool.undelivered() } else { 0 };
         self.spool.close(deadline);
         match self.spool.unsettled() {
             None => Ok(()), // what the output lacks is in the buffer

@@ -23,6 +23,8 @@ pub(super) struct At {
     pub(super) began: u64,
     /// Events of it.
     pub(super) events: u64,
+    /// Where the block begins that has the last of them.
+    pub(super) block: u64,
 }
 
 /// How far reading was at some time.
@@ -46,6 +48,8 @@ pub(super) struct Progress {
     marks: VecDeque<Mark>,
     /// How far all is delivered, and whether that is not saved.
     place: Place,
+    /// That, in bytes: a file, and where its first block begins that is not delivered.
+    delivered: (u64, u64),
     moved: bool,
     saved: Option<Instant>,
 }
@@ -59,6 +63,7 @@ impl Progress {
             marked: 0,
             marks: VecDeque::new(),
             place: Place::new(output),
+            delivered: (0, 0),
             moved: false,
             saved: None,
         }
@@ -95,6 +100,13 @@ impl Progress {
         self.passed
     }
 
+    /// Returns how many of so many bytes of files are not delivered, in whole blocks; `read` are the files of which something was
+    /// read and which are still there.
+    pub(super) fn undelivered(&self, bytes: u64, mut read: impl Iterator<Item = u64>) -> u64 {
+        let (file, upto) = self.delivered;
+        bytes.saturating_sub(if read.any(|number| number == file) { upto } else { 0 })
+    }
+
     /// Notes an event that was passed on, and that the output has all up to `number`.
     pub(super) fn passed(&mut self, number: u64, at: At, end: Option<RingEnd>) {
         (self.passed, self.at) = (number, at);
@@ -123,6 +135,7 @@ impl Progress {
             let Some(Mark { at, rings, .. }) = self.marks.pop_front() else { break };
             let place = &mut self.place;
             (place.file, place.began, place.events) = (at.file, at.began, at.events);
+            self.delivered = (at.file, at.block);
             for (ring, end) in rings {
                 match end {
                     Some(end) => extend(&mut place.rings, ring, end),

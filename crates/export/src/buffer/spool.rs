@@ -49,7 +49,7 @@ pub(super) struct Spool {
     reader: Option<(Reader, Segment)>,
     /// Those that were read, and the last event of each that was passed on.
     read: VecDeque<(Segment, u64)>,
-    progress: Progress,
+    pub(super) progress: Progress,
     /// What was delivered of rings, or in the files, when they were opened.
     had: Ends,
     newest: u64,
@@ -218,6 +218,12 @@ impl Spool {
     /// Returns how many bytes it takes.
     pub(super) fn bytes(&self) -> u64 {
         self.finished + self.writer.as_ref().map_or(0, |(writer, _)| writer.bytes())
+    }
+
+    /// Returns how many of them are not delivered.
+    pub(super) fn undelivered(&self) -> u64 {
+        let read = self.read.iter().map(|(it, _)| it).chain(self.reader.iter().map(|(_, it)| it));
+        self.progress.undelivered(self.bytes(), read.map(|it| it.number))
     }
 
     pub(super) fn trouble(&self) -> Option<String> {
@@ -389,13 +395,9 @@ impl Spool {
     pub(super) fn passed(&mut self, number: u64, end: Option<RingEnd>) {
         if let Some((reader, segment)) = &self.reader {
             let (file, began) = (segment.number, reader.machine().wall_ns);
-            self.progress.passed(number, At { file, began, events: reader.events().0 }, end);
+            let (events, block) = (reader.events().0, reader.block_at());
+            self.progress.passed(number, At { file, began, events, block }, end);
         }
-    }
-
-    /// Remembers how far reading is now.
-    pub(super) fn mark(&mut self) {
-        self.progress.mark();
     }
 
     /// Removes the files of which all is settled, if everything before this event is.

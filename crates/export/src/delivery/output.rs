@@ -72,7 +72,7 @@ pub struct Figures {
 /// What waits in the buffer of an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InBuffer {
-    /// Bytes of the files with what is not delivered; 0 if all is.
+    /// Bytes of what is not delivered, in whole blocks of a file; 0 if all is.
     pub bytes: u64,
     /// The limit of bytes.
     pub max_bytes: u64,

@@ -96,6 +96,11 @@ impl Reader {
         self.over.as_ref().map_or((0, 0), |over| (over.events, over.through))
     }
 
+    /// Returns where the block begins that has the event which was returned last.
+    pub(crate) fn block_at(&self) -> u64 {
+        self.head.at
+    }
+
     /// Returns what is damaged, and whether it is not known how much that took, if that is new.
     pub(crate) fn take_damage(&mut self) -> Option<(String, bool)> {
         let over = self.over.as_mut().filter(|over| over.is_news)?;
