@@ -37,6 +37,7 @@ const OTHERS: [&str; 27] = [
     "[control]: there is no directory for the socket: set path, or RUNTIME_DIRECTORY or XDG_RUNTIME_DIR in the environment",
     "[health]: cannot listen on …: …",
     "no sidecar listens on …: …; it does if its configuration has [control], or with --control, …",
+    "no permission to use the socket …: only root and the sidecar's user may",
     "the sidecar at … gave no answer: …",
     "this build has no health: …",
 ];

@@ -99,6 +99,12 @@ pub enum ControlError {
         /// The system's error.
         source: io::Error,
     },
+    /// There is a socket, which this user may not use.
+    #[error("no permission to use the socket {}: only root and the sidecar's user may", path.display())]
+    Forbidden {
+        /// The path of the socket.
+        path: PathBuf,
+    },
     /// The connection ended before the answer.
     #[error("the sidecar at {} gave no answer: {source}", path.display())]
     NoAnswer {
@@ -118,8 +124,10 @@ pub enum ControlError {
 /// # Errors
 /// [`ControlError`].
 pub fn ask(path: &Path, request: &Request) -> Result<Value, ControlError> {
-    let mut stream = UnixStream::connect(path)
-        .map_err(|source| ControlError::Nobody { path: path.to_owned(), source })?;
+    let mut stream = UnixStream::connect(path).map_err(|source| match source.kind() {
+        io::ErrorKind::PermissionDenied => ControlError::Forbidden { path: path.to_owned() },
+        _ => ControlError::Nobody { path: path.to_owned(), source },
+    })?;
     let lost = |source| ControlError::NoAnswer { path: path.to_owned(), source };
     writeln!(stream, "{}", request.line()).map_err(lost)?;
     let mut line = String::new();

@@ -17,6 +17,7 @@ fn every_heading_of_the_sidecars_is_a_text_that_users_see_and_every_such_text_is
         StartError::ControlTaken { path: path() }.to_string(),
         StartError::Health("\"127.0.0.1:9090\": address in use".to_owned()).to_string(),
         ControlError::Nobody { path: path(), source: error() }.to_string(),
+        ControlError::Forbidden { path: path() }.to_string(),
         ControlError::NoAnswer { path: path(), source: error() }.to_string(),
         "this build has no health: `cargo install perfring-cli --features full`".to_owned(),
     ];

@@ -86,13 +86,18 @@ pub fn check_socket(path: &Path) -> Result<(), String> {
 /// ```
 /// assert_eq!(perfring_export::check_address("127.0.0.1:9464"), Ok(()));
 /// assert!(perfring_export::check_address(":9464").unwrap_err().contains("has no host"));
+/// assert!(perfring_export::check_address("9464").unwrap_err().contains("127.0.0.1:9464"));
 /// ```
 ///
 /// # Errors
 /// A sentence: host or port is missing, unknown, or not of this machine.
 pub fn check_address(address: &str) -> Result<(), String> {
     let Some((host, port)) = address.rsplit_once(':') else {
-        return Err(format!("{address:?} has no port: write it as 127.0.0.1:9464"));
+        let (lacks, port) = match address.parse::<u16>() {
+            Ok(_) => ("host", address),
+            Err(_) => ("port", "9464"),
+        };
+        return Err(format!("{address:?} has no {lacks}: write it as 127.0.0.1:{port}"));
     };
     if host.is_empty() {
         return Err(format!(

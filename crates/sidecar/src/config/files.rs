@@ -61,11 +61,12 @@ fn input(input: &Input) -> Result<(), ConfigError> {
     let wrong = |what: String| Err(ConfigError(format!("[[input]]: {what}")));
     match &input.source {
         InputSource::Dir(dir) if dir.exists() && !dir.is_dir() => {
-            wrong(format!("{} is not a directory: for a ring write ring = ", dir.display()))
+            wrong(format!("{} is not a directory: for a ring write ring = \"…\"", dir.display()))
         }
-        InputSource::Ring(Location::File(ring)) if ring.is_dir() => {
-            wrong(format!("{} is a directory: for all rings in it write dir = ", ring.display()))
-        }
+        InputSource::Ring(Location::File(ring)) if ring.is_dir() => wrong(format!(
+            "{} is a directory: for all rings in it write dir = \"…\"",
+            ring.display()
+        )),
         _ => Ok(()),
     }
 }
