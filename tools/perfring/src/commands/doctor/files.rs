@@ -2,11 +2,14 @@
 
 use super::report::Report;
 use crate::failure::Failure;
+use crate::left_out;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use perfring_abi::{BadRing, FIELDS, HeaderPage, Layout};
+use perfring_consumer::Location;
 use perfring_producer::dead_drafts;
+use perfring_set::NotRead;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -19,6 +22,27 @@ pub(super) fn rings_in(folder: &Path) -> Vec<PathBuf> {
         fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file()) && is_ring(path)
     });
     rings
+}
+
+/// Returns the rings that a name refers to: itself, or those of a directory with those that are refused, so that each of these is
+/// checked, and says why.
+pub(super) fn rings_of(named: &Location) -> Result<Vec<Location>, Failure> {
+    let dir = named.path();
+    if !dir.is_dir() {
+        return Ok(vec![named.clone()]);
+    }
+    let (rings, others) = perfring_set::list(&dir).map_err(Failure::general)?;
+    let (refused, others): (Vec<_>, Vec<_>) = others
+        .into_iter()
+        .partition(|other| !matches!(other.reason, NotRead::Foreign | NotRead::Limit));
+    left_out::report(&others);
+    if rings.is_empty() && refused.is_empty() {
+        return Err(Failure::NotFound(format!("there is no ring in {}", dir.display())));
+    }
+    let mut paths: Vec<_> = rings.into_iter().map(|ring| ring.path).collect();
+    paths.extend(refused.into_iter().map(|ring| ring.path));
+    paths.sort();
+    Ok(paths.into_iter().map(Location::from).collect())
 }
 
 /// Returns whether a file has a ring's magic; the ring may still be unusable.

@@ -12,7 +12,6 @@ mod ring;
 
 use crate::args;
 use crate::columns;
-use crate::events::input::rings_of;
 use crate::failure::Failure;
 use crate::output::figures_format::FiguresFormat;
 use perfring_consumer::Location;
@@ -51,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let mut rings = Vec::new();
         for named in &args.rings {
             let found = leftovers::of(named);
-            match rings_of(named) {
+            match files::rings_of(named) {
                 Ok(of) if found.is_empty() || named.path().is_dir() => rings.extend(of),
                 Err(Failure::NotFound(why)) if found.is_empty() && named.path().is_dir() => {
                     report.subject(&named.to_string())?;
