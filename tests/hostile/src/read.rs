@@ -106,7 +106,7 @@ impl Sides {
                     if let Ok(reserved) =
                         writer.reserve_other::<false>(ring, RecordType::BYTES, len, 0)
                     {
-                        writer.fill(ring, &reserved, &[8; 256][..len]);
+                        heap::fill(heap, &reserved, |bytes| writer.fill(ring, &reserved, bytes));
                         writer.commit(ring, reserved, len);
                     }
                 }
