@@ -39,7 +39,8 @@ impl Batch<'_> {
     }
 
     /// Adds one record of this type. Returns `false`, and counts nothing, if the ring is full. For
-    /// a caller that has an alternative.
+    /// a caller that has an alternative. What the batch holds back is not published by that: end the batch, and a consumer
+    /// can make room.
     ///
     /// # Errors
     /// See [`ReserveError`]; the refusal is counted.

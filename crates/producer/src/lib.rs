@@ -47,7 +47,7 @@
 //! with [`SharedProducer::open_or_create`] and attach a [`SharedProducer`] for each thread. It has the
 //! methods of [`Producer`], with the same names, arguments and results; only batches differ: a shared one
 //! reserves its space first. A publish takes a lock, and waits for at most 5 ms where the lock's holder was
-//! preempted: see [`SharedProducer::set_lock_wait`]. A call with a timeout waits for all of it for as long as that.
+//! preempted: see [`SharedProducer::set_lock_wait`]. A call with a timeout waits for the lock, too, for at most the timeout.
 //!
 //! # Records with a shape
 //!

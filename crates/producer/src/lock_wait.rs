@@ -8,7 +8,7 @@ use std::time::Duration;
 impl SharedProducer {
     /// Sets for how long publishing and reserving wait for a live producer that holds the ring's lock and
     /// is off its core: 5 ms by default, 0 for not at all. They wait for nothing else, unless their
-    /// name ends in `_timeout`: then the timeout counts, for the lock too. A stopped producer makes each wait that long, and then lose its record.
+    /// name ends in `_timeout`: then the timeout counts, for the lock too. `offer` and `offer_batch` attempt once. A stopped producer makes each wait that long, and then lose its record.
     ///
     /// ```
     /// # use perfring_producer::{Options, SharedProducer};
@@ -32,7 +32,7 @@ impl SharedProducer {
 
     /// Returns what waits after a refusal, for at most `timeout` in all; for the lock alone, and for at most
     /// [`SharedProducer::lock_wait`], if there is none. It returns the refusal that the call is to return.
-    pub(crate) fn wait(
+    pub(crate) fn waiter(
         &self,
         timeout: Option<Duration>,
         len: usize,

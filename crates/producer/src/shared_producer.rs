@@ -159,7 +159,8 @@ impl SharedProducer {
     }
 
     /// Publishes one record of this type, unless `check` returns an error for its timestamp: 0 in a ring without time. For a
-    /// caller that does something once in a while, and would read the clock for that.
+    /// caller that does something once in a while, and would read the clock for that. A record that waits for the lock gets the time of
+    /// the attempt that succeeds.
     ///
     /// ```
     /// # use perfring_producer::{Options, RecordType, SharedProducer};
@@ -210,7 +211,7 @@ impl SharedProducer {
         payload: &[u8],
         timeout: Option<Duration>,
     ) -> Result<(), ReserveError> {
-        let mut wait = self.wait(timeout, payload.len());
+        let mut wait = self.waiter(timeout, payload.len());
         loop {
             wait(refusal).map_err(|refusal| self.refuse(refusal, payload.len()))?;
             match self.window.put(kind, payload, || self.now()) {
@@ -227,7 +228,7 @@ impl SharedProducer {
         len: usize,
         timeout: Option<Duration>,
     ) -> Result<SharedReservation<'_>, Refusal> {
-        self.window.reserve(kind, len, || self.now(), || self.wait(timeout, len))
+        self.window.reserve(kind, len, || self.now(), || self.waiter(timeout, len))
     }
 
     /// Reserves space for a record of `len` bytes in the ring itself; or in private memory, where other users may write the
@@ -245,7 +246,8 @@ impl SharedProducer {
     }
 
     /// Reserves space as [`SharedProducer::reserve`] does, and waits for at most `timeout` for
-    /// space, or for an older reservation to end.
+    /// space, for an older reservation to end, or for the ring's lock. With a timeout of zero it attempts once. An attempt
+    /// yields its core some times to a holder of the lock that is off its own.
     ///
     /// # Errors
     /// See [`ReserveError`]; only the refusal at the end is counted.
@@ -355,7 +357,7 @@ impl SharedProducer {
     #[inline]
     pub fn reserve_batch(&self, bytes: usize) -> Result<ReservedBatch<'_>, ReserveError> {
         let len = self.payload_of_batch(bytes);
-        let mut wait = self.wait(None, len);
+        let mut wait = self.waiter(None, len);
         loop {
             match self.window.batch(bytes, self.now()) {
                 Ok(batch) => return Ok(ReservedBatch(batch)),

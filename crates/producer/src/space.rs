@@ -69,7 +69,7 @@ fn put_after(
     payload: &[u8],
     timeout: Duration,
 ) -> Result<(), ReserveError> {
-    let mut wait = wait(payload.len(), timeout, refuse);
+    let mut wait = waiter(payload.len(), timeout, refuse);
     loop {
         wait(window, refusal)?;
         match window.put(kind, payload, End::Publish, |window| now(window, clock)) {
@@ -102,12 +102,12 @@ pub(crate) fn reserve_timeout<'a, E>(
     timeout: Duration,
     refused: impl Fn(&mut WriteWindow, Refusal, usize) -> E,
 ) -> Result<Reservation<'a>, E> {
-    let wait = wait(len, timeout, refused);
+    let wait = waiter(len, timeout, refused);
     window.reserve_when(kind, len, End::Publish, |window| now(window, clock), wait)
 }
 
 /// Returns what waits after a refusal, and returns what `refused` makes of the last one.
-fn wait<E>(
+fn waiter<E>(
     len: usize,
     timeout: Duration,
     refused: impl Fn(&mut WriteWindow, Refusal, usize) -> E,

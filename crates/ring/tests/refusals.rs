@@ -235,3 +235,27 @@ fn each_refusal_of_a_shared_ring_is_in_its_slot_when_it_returns() {
     assert!(again > ROUNDS / 40 && other.too_large.records > 0);
     assert!(one.pending.records > 0 || cfg!(miri));
 }
+
+/// Any number may be in the word of another process: none of them means "full as before".
+#[test]
+fn a_tail_that_nobody_can_have_written_is_no_full_ring() {
+    for refused in [false, true] {
+        let heap = HeapRing::new(SIZE, Policy::Drop).unwrap().many(1);
+        let (at, who) = (heap.shared(), OwnerInfo::default());
+        let fences = Fences::Asymmetric;
+        let mut writer =
+            SharedWriter::attach(at, heap.layout(), fences, 0, &who, &Alive, |_| false).unwrap();
+        if refused {
+            while writer.publish(at, &Alive, KIND, 64, Wake::No, |_| {}).is_ok() {}
+            let _ = writer.refuse(at, Refusal::Full, 64);
+        }
+        for tail in [u64::MAX, u64::MAX - 7, 1 << 63, 4] {
+            heap.header().data_tail.store(tail, Relaxed);
+            for _ in 0..3 {
+                let refusal = writer.publish(at, &Alive, KIND, 64, Wake::No, |_| {}).unwrap_err();
+                assert_eq!(refusal, Refusal::Corrupt { tail }, "{refused}");
+                let _ = writer.refuse(at, refusal, 64);
+            }
+        }
+    }
+}

@@ -37,8 +37,8 @@ impl Writer {
         self.reserve_other::<true>(ring, kind, len, now)
     }
 
-    /// Reserves space for a payload shorter than [`Writer::plain_end`], to be copied into the ring; or shorter than
-    /// [`Writer::in_place_end`], to be written there. The caller's code thus contains nothing for timestamps and the AUX
+    /// Reserves space for a payload that the caller knows to be shorter than [`Writer::plain_end`], to be copied into the ring; or
+    /// shorter than [`Writer::in_place_end`], to be written there. The caller's code thus contains nothing for timestamps and the AUX
     /// area.
     ///
     /// # Errors
@@ -55,13 +55,12 @@ impl Writer {
         Ok(Reserved { start, kind, len, lead: 0 })
     }
 
-    /// Reserves space for any payload: to be written in place, where it `IS_WRITTEN` and may be lent, or to be copied into the
-    /// ring.
+    /// Reserves space for any payload: to be written `IN_PLACE`, where it may be lent; or to be copied into the ring.
     ///
     /// # Errors
     /// See [`Refusal`].
     #[inline(always)]
-    pub fn reserve_other<const IS_WRITTEN: bool>(
+    pub fn reserve_other<const IN_PLACE: bool>(
         &mut self,
         ring: Ring<'_>,
         kind: RecordType,
@@ -69,11 +68,11 @@ impl Writer {
         now: u64,
     ) -> Result<Reserved, Refusal> {
         const TIMESTAMP: usize = TIMESTAMP_LEN as usize;
-        let from = if IS_WRITTEN { self.elsewhere_from } else { self.max_len + 1 };
+        let from = if IN_PLACE { self.elsewhere_from } else { self.max_len + 1 };
         let (start, lead) = if self.timestamp != 0 && len < from {
             (self.place::<TIMESTAMP>(ring, kind, len, now)?, TIMESTAMP as u64)
         } else {
-            self.place_elsewhere::<IS_WRITTEN>(ring.header, ring.data, kind, len, now)?
+            self.place_elsewhere::<IN_PLACE>(ring.header, ring.data, kind, len, now)?
         };
         Ok(Reserved { start, kind, len, lead })
     }
@@ -120,7 +119,7 @@ impl Writer {
     /// timestamp. Takes the ring in two parts, so that the call from the hot path passes it in registers.
     #[cold]
     #[inline(never)]
-    fn place_elsewhere<const IS_WRITTEN: bool>(
+    fn place_elsewhere<const IN_PLACE: bool>(
         &mut self,
         header: &Header,
         data: &[AtomicU64],
@@ -133,7 +132,7 @@ impl Writer {
             true => self.place_large(ring, len, now)?,
             false => self.place_here(ring, kind, len, now)?,
         };
-        let lends = IS_WRITTEN && self.elsewhere_from == 0;
+        let lends = IN_PLACE && self.elsewhere_from == 0;
         Ok((start, if lends { Reserved::lent_lead(lead) } else { lead }))
     }
 

@@ -54,7 +54,7 @@ pub(crate) struct LockedRoom {
     lags: bool,
     pub(super) figures: Figures,
     /// The tail at which this producer last found the ring full, with something to read for the consumer; and the bytes
-    /// for which it was full. It is full for as many until the tail moves: the end only rises.
+    /// for which it was full, or `u64::MAX`. It is full for as many until the tail moves: the end only rises.
     pub(super) full_at: u64,
     pub(super) full_for: u64,
     pub(super) policy: Policy,
@@ -74,6 +74,8 @@ struct Positions {
     tail: u64,
     head: u64,
     end: u64,
+    /// Bytes that the record takes, with the markers before it.
+    need: u64,
 }
 
 impl LockedRoom {
@@ -123,8 +125,8 @@ impl LockedRoom {
             totals_pos: 0,
             lags: false,
             figures,
-            full_at: u64::MAX,
-            full_for: 0,
+            full_at: 0,
+            full_for: u64::MAX,
             policy: layout.policy,
             evict: layout.evict,
             report: layout.report,
@@ -244,7 +246,7 @@ impl LockedRoom {
         liveness: &P,
         size: u64,
     ) -> Result<u64, Refusal> {
-        self.full_at = u64::MAX;
+        self.full_for = u64::MAX;
         if self.per_cpu {
             self.count_sequences(at)?;
         }
@@ -319,6 +321,7 @@ impl LockedRoom {
             tail: ring.header.data_tail.load(Ordering::Acquire), // D, pairs with C
             head: ring.header.data_head.load(Ordering::Acquire), // B, pairs with A
             end: at.producer_pos(),
+            need: size,
         };
         if !sane(ring, positions.end, positions.tail)
             || !(positions.tail..=positions.end).contains(&positions.head)
@@ -328,7 +331,8 @@ impl LockedRoom {
             return Err(Refusal::Corrupt { tail: positions.tail });
         }
         let markers = self.marker_bytes(ring, size);
-        let end = positions.end + markers + size;
+        positions.need += markers;
+        let end = positions.end + positions.need;
         if self.search.is_some() && end - positions.tail > mask {
             positions.tail = named::raise(ring, positions.tail, positions.head)
                 .map_err(|tail| Refusal::Corrupt { tail })?;
@@ -345,7 +349,6 @@ impl LockedRoom {
                 .map_err(|_| Refusal::Corrupt { tail: positions.tail })?;
         }
         if end - tail.0 > mask {
-            self.full_for = markers + size;
             return Ok(Err(positions));
         }
         // The tail has passed what is open, or seems to.
@@ -404,7 +407,8 @@ impl LockedRoom {
             _ if self.policy == Policy::Overwrite => Refusal::Pending { slot: self.owner.index },
             _ => {
                 if positions.tail != positions.head {
-                    self.full_at = positions.tail;
+                    (self.full_at, self.full_for) = (positions.tail, positions.need);
+                    self.poll_again(); // the next attempt asks before it takes the lock
                 }
                 Refusal::Full
             }

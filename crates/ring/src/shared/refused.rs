@@ -9,7 +9,7 @@ use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{Header, record_size};
 
 impl SharedWriter {
-    /// Returns whether the ring has been full for a payload of `len` bytes since this producer's last refusal. Takes no lock.
+    /// Returns whether the ring has been full for a payload of `len` bytes since this producer last found it full. Takes no lock.
     /// After false, only an attempt under the lock tells.
     #[must_use]
     pub fn is_full_still(&self, ring: Ring<'_>, len: usize) -> bool {

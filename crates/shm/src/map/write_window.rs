@@ -50,7 +50,7 @@ pub struct WriteWindow {
     pub(super) children: NotForChildren,
     pub(super) map: Mirror,
     pub(super) writer: Writer,
-    /// How many records were written at the last refusal.
+    /// The position at the last refusal.
     refused_at: Option<u64>,
     /// That of the owner info.
     epoch: u64,
