@@ -67,6 +67,41 @@ fn a_buffer_takes_what_the_output_has_no_room_for_and_hands_it_on_in_order() {
 }
 
 #[test]
+fn the_figures_of_a_buffer_have_what_is_not_delivered() {
+    const ALL: u64 = 4000;
+    let dir = tempfile::tempdir().unwrap();
+    let options = BufferOptions { path: dir.path().join("buffer"), max_bytes: 64 << 20 };
+    let (narrow, origin) = (Narrow::default(), origin());
+    let mut buffered = Buffered::open("out", &options, Box::new(narrow.clone())).unwrap();
+    let began = Event { seq: 1, origin: &origin, what: What::Began };
+    assert_eq!(buffered.take(&began).unwrap(), Took::Yes);
+    for n in 0..ALL {
+        assert_eq!(offer(&mut buffered, &origin, 2 + n, n), Took::Yes, "{n}");
+        buffered.flush().unwrap();
+    }
+    let waits = |buffered: &Buffered| buffered.figures().buffer.unwrap().bytes;
+    let all = waits(&buffered);
+    assert!(all > ALL * 256, "{all}");
+    // In turns, so that a place is marked in each; what is on its way waits still.
+    for half in [1, 2] {
+        for _ in 0..20 {
+            narrow.set(ALL as usize / 40);
+            buffered.flush().unwrap();
+            narrow.deliver();
+        }
+        buffered.flush().unwrap();
+        let (left, here) = (waits(&buffered), all - all / 2 * half);
+        assert!(left.abs_diff(here) < all / 10, "{left} of {all} after {half} halves");
+    }
+    narrow.set(usize::MAX);
+    buffered.flush().unwrap();
+    assert!(waits(&buffered) > 0, "the last are on their way");
+    narrow.deliver();
+    buffered.flush().unwrap();
+    assert_eq!(waits(&buffered), 0);
+}
+
+#[test]
 fn a_full_buffer_is_busy_and_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let options = BufferOptions { path: dir.path().join("buffer"), max_bytes: 1 << 20 };

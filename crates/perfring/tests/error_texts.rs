@@ -8,7 +8,7 @@ use perfring_testkit::headings::begins;
 
 const PAGE: &str = include_str!("../src/guide/errors.md");
 /// Headings that are the compiler's, the shell's or the command's, which `tools/newcomer` runs.
-const OTHERS: [&str; 27] = [
+const OTHERS: [&str; 28] = [
     "Bus error (core dumped)",
     "A consumer waits for ever",
     "the trait bound `…: Pod` is not satisfied",
