@@ -113,7 +113,7 @@ macro_rules! verbs {
 verbs!(Producer, SharedProducer, CpuProducer);
 
 /// Calls every verb. Returns what a reader gets: the records' types and payloads; and how many records were refused.
-fn all_of(producer: &mut impl Verbs) -> (Vec<(RecordType, Vec<u8>)>, u64) {
+fn all_of(producer: &mut impl Verbs) -> (Vec<(u32, Vec<u8>)>, u64) {
     let (long, at_once) = (numbered(7, 700), Duration::ZERO);
     producer.register(&NUMBERED_TYPE).unwrap();
     producer.publish(b"bytes").unwrap();
@@ -132,13 +132,14 @@ fn all_of(producer: &mut impl Verbs) -> (Vec<(RecordType, Vec<u8>)>, u64) {
     assert_eq!(producer.reserve(NUMBERED, &too_large, None, None), refused);
     assert_eq!(producer.reserve(NUMBERED, &too_large, None, Some(Duration::MAX)), refused);
     assert!(!producer.is_removed() && producer.cut_off().is_none());
-    let numbered = |number, len, whole: usize| (NUMBERED, numbered(number, whole)[..len].to_vec());
+    let numbered =
+        |number, len, whole: usize| (NUMBERED.get(), numbered(number, whole)[..len].to_vec());
     let expected = vec![
-        (RecordType::BYTES, b"bytes".to_vec()),
+        (RecordType::BYTES.get(), b"bytes".to_vec()),
         numbered(1, 20, 20),
-        (NUMBERED, long),
+        (NUMBERED.get(), long),
         numbered(2, 8, 8),
-        (Plain::SCHEMA.id, vec![9; 16]),
+        (Plain::SCHEMA.id.get(), vec![9; 16]),
         numbered(3, 40, 40),
         numbered(4, 8, 40),
     ];
