@@ -34,7 +34,7 @@ impl Losses {
         let lost = lost.map(|(cause, count)| format!("{} {}", cause.name(), count.records));
         let lost = lost.collect::<Vec<_>>().join(", ");
         say.warn(&format!(
-            "{ring} has lost records, by cause: {lost}; figures and outputs have further losses"
+            "{ring} has lost records, by cause: {lost}; later losses are in the figures and the outputs alone"
         ));
     }
 }

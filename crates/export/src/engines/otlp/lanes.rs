@@ -87,7 +87,7 @@ impl Queue {
         let passed = AGAIN.into_iter().chain([hours]).filter(|passed| *passed <= minutes).max();
         Some(match passed {
             None | Some(0) => why.clone(),
-            Some(passed) => format!("{why} (for {passed} minutes)"),
+            Some(passed) => format!("{why} (for {passed} min)"),
         })
     }
 }
