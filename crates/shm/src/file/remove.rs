@@ -52,16 +52,13 @@ pub enum Removal {
 /// ```
 /// use perfring_shm::{AttachError, Idle, RingOptions, Trust, WriteWindow, create};
 /// # use perfring_abi::RecordType;
-/// # use perfring_ring::Wake;
 /// # use perfring_shm::End;
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("ring");
 /// create(&path, &RingOptions::default())?;
 /// let mut writer = WriteWindow::attach(&path, Trust::Auto)?;
 /// assert!(matches!(Idle::hold(&path), Err(AttachError::Busy { .. })));
-/// # let failed = |_: &mut WriteWindow, refusal| format!("{refusal:?}").into();
-/// # let end = End::Publish(Wake::Auto);
-/// # writer.put::<Box<dyn std::error::Error>>(RecordType::BYTES, b"last words", end, |_| 0, failed)?;
+/// # assert_eq!(writer.put(RecordType::BYTES, b"last words", End::Publish, |_| 0), Ok(()));
 /// drop(writer);
 ///
 /// let idle = Idle::hold(&path)?;
