@@ -145,6 +145,20 @@ impl Default for Settings {
 }
 
 impl Config {
+    /// Returns the path of the socket that a configuration names in `[control]`, for a program that asks the sidecar. Nothing
+    /// else of it needs to be valid here, as a variable of the sidecar's environment.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: the file cannot be read, is no TOML, or `[control]` is invalid.
+    pub fn socket(path: &Path) -> Result<Option<PathBuf>, ConfigError> {
+        let (text, name) = text_of(path)?;
+        let control = Tables::parse(&text, &name)?.take_one("control")?;
+        Ok(control
+            .map(|table| table.read::<Control>())
+            .transpose()?
+            .and_then(|control| control.path))
+    }
+
     /// Parses a configuration; `name` is its name in errors.
     ///
     /// # Errors
@@ -181,9 +195,8 @@ impl Config {
     /// # Errors
     /// [`ConfigError`]: it cannot be read, or see [`Config::parse`].
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| ConfigError(format!("cannot read {}: {error}", path.display())))?;
-        Self::parse(&text, &path.display().to_string())
+        let (text, name) = text_of(path)?;
+        Self::parse(&text, &name)
     }
 
     /// Adds the output of a flag `--output`: `KIND`, or `KIND:` and the kind's first option, as in
@@ -319,4 +332,12 @@ mod tests {
         assert_eq!(within("max_age = \"0s\""), 30);
         assert_eq!(within("delivered_within = \"7s\""), 7);
     }
+}
+
+/// Reads a configuration, and returns its text and its name in errors.
+fn text_of(path: &Path) -> Result<(String, String), ConfigError> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| ConfigError(format!("cannot read {name}: {error}")))?;
+    Ok((text, name))
 }

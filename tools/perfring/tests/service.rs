@@ -775,6 +775,22 @@ fn a_drain_that_leaves_something_fails_and_others_are_answered_meanwhile() {
 
 /// A drain is answered when the next sidecar can have the socket, the state and the rings.
 #[test]
+fn a_sidecar_is_asked_by_its_configuration_whatever_else_is_in_that() {
+    let place = Place::new();
+    let (config, socket) = (place.path("sidecar.toml"), place.path("control.sock"));
+    let status = |text: &str| {
+        fs::write(&config, text).unwrap();
+        run(&["sidecar", "status", "--config", config.to_str().unwrap()], b"")
+    };
+    // The variable is in the sidecar's environment, and the file is being edited.
+    let others = "drian = \"1s\"\n[resource]\npod = \"$NOT_SET_HERE\"\n";
+    status(&format!("{others}[control]\npath = {socket:?}\n"))
+        .refuses(3, &format!("no sidecar listens on {}", socket.display()));
+    status("[control]\npaht = \"x\"\n").refuses(2, "paht");
+    status("[control\n").refuses(2, "line 1");
+}
+
+#[test]
 fn after_a_drain_the_next_sidecar_starts_at_once() {
     let run = Run::new();
     let mut producer = run.ring("one", Policy::Drop);

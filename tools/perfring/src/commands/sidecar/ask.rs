@@ -49,9 +49,7 @@ impl AskArgs {
     fn path(&self) -> Result<PathBuf, Failure> {
         let configured = match &self.config {
             Some(file) => {
-                let config =
-                    Config::load(file).map_err(|error| Failure::Usage(error.to_string()))?;
-                config.settings.control.and_then(|control| control.path)
+                Config::socket(file).map_err(|error| Failure::Usage(error.to_string()))?
             }
             None => None,
         };
