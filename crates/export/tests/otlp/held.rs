@@ -22,7 +22,7 @@ fn what_an_operator_must_mend_holds_the_output_and_loses_nothing() {
         until("it says so", || {
             otlp.flush().unwrap();
             let figures = otlp.figures();
-            assert_eq!(figures.refused, 0);
+            assert_eq!((figures.refused, figures.bytes), (0, 0), "no request has its verdict");
             figures.trouble.is_some_and(|why| {
                 why.contains(&format!(" answers {status}"))
                     && why.ends_with("; records are held until it accepts them")

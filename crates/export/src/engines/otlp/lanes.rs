@@ -199,7 +199,7 @@ impl Lanes {
         left.unwrap_or(Duration::MAX)
     }
 
-    /// Counts an attempt.
+    /// Counts a request that has its verdict: an attempt that nobody answers sends nothing.
     pub(super) fn sent(&self, bytes: usize) {
         self.lock().figures.bytes += bytes as u64;
     }

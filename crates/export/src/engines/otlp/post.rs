@@ -114,10 +114,11 @@ impl<'a> Post<'a> {
         let body = self.client.body(message);
         self.pause.next = PAUSE;
         loop {
-            let answer = self.client.send(&body, self.lanes.left());
-            self.lanes.sent(body.len());
-            match answer {
-                Answer::Final(verdict) => return Some(verdict),
+            match self.client.send(&body, self.lanes.left()) {
+                Answer::Final(verdict) => {
+                    self.lanes.sent(body.len());
+                    return Some(verdict);
+                }
                 Answer::Later { after, why } => self.wait(after, why)?,
             }
         }
