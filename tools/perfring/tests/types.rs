@@ -191,12 +191,18 @@ fn stat_and_doctor_report_how_full_the_table_is() {
     assert_eq!((&figures["types_size"], &figures["types_damaged"]), (&json!(65536), &json!(false)));
     assert!(FIELDS.iter().any(|field| field.name == "types_size"));
     let text = run(&["stat", &ring], b"").out();
-    assert!(text.contains(&format!("\n  types        9 types, {used} of 64 KiB used\n")), "{text}");
+    assert!(
+        text.contains(&format!("\n  types        9 types, {used} bytes of 64 KiB used\n")),
+        "{text}"
+    );
     let doctor = |ring: &str| {
         let done = run(&["doctor", "--json", ring], b"");
         (crate::command::check(&done, ring, "types"), done.code())
     };
-    assert_eq!(doctor(&ring), (("ok".to_owned(), format!("9 types, {used} of 64 KiB used")), 0));
+    assert_eq!(
+        doctor(&ring),
+        (("ok".to_owned(), format!("9 types, {used} bytes of 64 KiB used")), 0)
+    );
     scribble(&ring, 64 + 8, &[0xff]);
     assert_eq!(stat(&ring)["types_damaged"], true);
     let ((level, says), code) = doctor(&ring);

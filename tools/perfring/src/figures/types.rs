@@ -7,5 +7,5 @@ use perfring_view::owner::count;
 /// Formats how full it is.
 pub(crate) fn used(types: &TypesUse) -> String {
     let (number, used, size) = (types.count, types.used, show_size(types.size));
-    format!("{}, {used} of {size} used", count(number, "type"))
+    format!("{}, {used} bytes of {size} used", count(number, "type"))
 }
