@@ -314,6 +314,14 @@ impl Config {
     }
 }
 
+/// Reads a configuration, and returns its text and its name in errors.
+fn text_of(path: &Path) -> Result<(String, String), ConfigError> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| ConfigError(format!("cannot read {name}: {error}")))?;
+    Ok((text, name))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
@@ -332,12 +340,4 @@ mod tests {
         assert_eq!(within("max_age = \"0s\""), 30);
         assert_eq!(within("delivered_within = \"7s\""), 7);
     }
-}
-
-/// Reads a configuration, and returns its text and its name in errors.
-fn text_of(path: &Path) -> Result<(String, String), ConfigError> {
-    let name = path.display().to_string();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| ConfigError(format!("cannot read {name}: {error}")))?;
-    Ok((text, name))
 }
