@@ -51,13 +51,16 @@ fn a_sleeping_consumer_is_woken_for_every_record() {
     };
     assert_eq!(line(), "attached");
     writeln!(to, "{ROUNDS}").unwrap();
+    let sleeper = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
     let mut producer = Producer::attach(&path).unwrap();
     let (mut certain, mut last) = (0, i64::MIN);
     for number in 0..ROUNDS {
         let (began, wakes) = (second(), field(&ring, "wait_seq"));
-        // Half of the time it sleeps for certain, otherwise it may be anywhere on the path to that.
+        // Half of the time it sleeps for certain, otherwise it may be anywhere on the path to that. It polls once more after it
+        // is armed, and may find the record then.
         if number % 2 == 0 {
             until_armed(&ring);
+            until("the consumer sleeps", || sleeps(sleeper));
         }
         producer.publish_as(NUMBERED, &numbered(number, 24)).unwrap();
         let woken = field(&ring, "wait_seq") - wakes;
