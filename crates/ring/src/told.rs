@@ -272,8 +272,10 @@ impl Watch {
         self.more || slots.any(|(next, slot)| next.is_old(&slot.losses))
     }
 
-    /// Has the next look read the totals.
+    /// Looks until the counters are read again: what was read of them last was not told.
     pub(crate) fn look_again(&mut self) {
+        self.totals = Next::NEW;
+        self.slots.fill(Next::NEW);
         self.more = true;
     }
 

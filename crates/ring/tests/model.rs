@@ -78,3 +78,39 @@ fn a_ring_evicted_by_halves_keeps_three_eighths() {
     println!("{evictions} evictions, at least {least} of {SIZE} bytes kept");
     assert!(evictions > 0);
 }
+
+/// A peek forgets losses that were found and not taken. They are found again, though nothing is counted any more.
+#[test]
+fn losses_that_a_peek_has_forgotten_are_told() {
+    use self::case::Op::*;
+    let case = Case {
+        size: 128,
+        policy: Policy::Drop,
+        evict: Evict::Exact,
+        report: perfring_abi::Report::CountersOnly,
+        time: false,
+        ops: vec![
+            Batch(vec![113]),
+            Release,
+            Publish(97),
+            Next(1),
+            Batch(vec![1]),
+            Lost(false),
+            CommitLen(1, 0),
+            Lost(false),
+            Publish(1),
+            HasLost,
+            PeekPassRelease(1),
+            Lost(false),
+            Lost(false),
+        ],
+    };
+    let tally = Tally::default();
+    let heap = HeapRing::new(case.size, case.policy).unwrap();
+    let heap = heap.evict(case.evict).report(case.report);
+    let mut model = Model::new(&heap, &case, &tally);
+    for op in &case.ops {
+        model.apply(op);
+        model.check();
+    }
+}
