@@ -35,8 +35,7 @@ pub use delivery::checks::{
     check_address, check_directories, check_directory, check_file, check_socket,
 };
 pub use delivery::compress::Compression;
-#[cfg(any(feature = "nats", feature = "otlp"))]
-pub use delivery::dead_letters::DeadLetterFile;
+pub use delivery::dead_letter_file::DeadLetterFile;
 pub use delivery::output::{Figures, InBuffer, Output, OutputError, Own, Took};
 pub use delivery::replace::{rename, replace};
 pub use delivery::series::{Pruned, Rotation};

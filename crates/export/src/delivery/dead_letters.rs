@@ -1,69 +1,16 @@
 //! Dead letters: what a receiver refused for good, kept in a file with the reason.
 
+use crate::delivery::dead_letter_file::DeadLetterFile;
 use crate::delivery::draft::trouble;
 use crate::delivery::output::OutputError;
 use crate::delivery::terms::{FileMode, Terms};
 use base64::Engine as _;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
-
-/// The key `dead_letters`: where an output keeps what its receiver refuses for good.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum DeadLetterFile {
-    /// In `dead-letters-NAME.jsonl` in the directory of [`Terms::dead_letters`]; nowhere if there is none.
-    #[default]
-    Default,
-    /// Nowhere: written as `false`.
-    Off,
-    /// In this file.
-    At(PathBuf),
-}
-
-impl DeadLetterFile {
-    /// Returns the path of the file of the output of this name; `None` if there is none.
-    ///
-    /// ```
-    /// use perfring_export::{DeadLetterFile, Terms};
-    /// let terms = Terms { dead_letters: Some("/var/lib/perfring".into()), ..Terms::default() };
-    /// let path = DeadLetterFile::Default.path("otlp", &terms);
-    /// assert_eq!(path, Some("/var/lib/perfring/dead-letters-otlp.jsonl".into()));
-    /// ```
-    #[must_use]
-    pub fn path(&self, output: &str, terms: &Terms) -> Option<PathBuf> {
-        match (self, &terms.dead_letters) {
-            (DeadLetterFile::At(path), _) => Some(path.clone()),
-            (DeadLetterFile::Default, Some(dir)) => {
-                let plain = |c: char| if matches!(c, '/' | '\0') { '-' } else { c };
-                let name: String = output.chars().map(plain).collect();
-                Some(dir.join(format!("dead-letters-{name}.jsonl")))
-            }
-            (DeadLetterFile::Default, None) | (DeadLetterFile::Off, _) => None,
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for DeadLetterFile {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Path(PathBuf),
-            Is(bool),
-        }
-        let wrong = "dead_letters is the path of a file, or false for none";
-        match Written::deserialize(from).map_err(|_| D::Error::custom(wrong))? {
-            Written::Path(path) if path.as_os_str().is_empty() => Err(D::Error::custom(wrong)),
-            Written::Path(path) => Ok(DeadLetterFile::At(path)),
-            Written::Is(false) => Ok(DeadLetterFile::Off),
-            Written::Is(true) => Err(D::Error::custom(wrong)),
-        }
-    }
-}
 
 /// A file of dead letters: one JSON object a line.
 ///

@@ -2,6 +2,7 @@
 
 pub(crate) mod checks;
 pub(crate) mod compress;
+pub(crate) mod dead_letter_file;
 #[cfg(any(feature = "nats", feature = "otlp"))]
 pub(crate) mod dead_letters;
 pub(crate) mod draft;

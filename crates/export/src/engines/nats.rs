@@ -94,7 +94,8 @@ mod worker;
 pub use options::{Discard, Headers, Options, Payload, Storage, Stream};
 
 use crate::delivery::checks::{check_file, of_output};
-use crate::delivery::dead_letters::{DeadLetterFile, DeadLetters};
+use crate::delivery::dead_letter_file::DeadLetterFile;
+use crate::delivery::dead_letters::DeadLetters;
 use crate::delivery::output::{Figures, Output, OutputError, Took};
 use crate::delivery::thread::Ended;
 use crate::model::event::{Event, What};

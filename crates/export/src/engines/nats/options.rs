@@ -1,7 +1,7 @@
 //! Options of a NATS output.
 
 use super::subject;
-use crate::delivery::dead_letters::DeadLetterFile;
+use crate::delivery::dead_letter_file::DeadLetterFile;
 use crate::delivery::terms::Terms;
 use crate::engines::otlp::{Lane, Mapping};
 use crate::files::json::Integers;

@@ -3,7 +3,7 @@
 use super::headers::Sources;
 use super::mapping::{Lane, Mapping};
 use crate::delivery::checks::check_socket;
-use crate::delivery::dead_letters::DeadLetterFile;
+use crate::delivery::dead_letter_file::DeadLetterFile;
 use crate::delivery::output::OutputError;
 use crate::delivery::terms::Terms;
 use crate::model::duration::{bounded, read_size, read_some_duration};
