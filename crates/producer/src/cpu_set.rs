@@ -165,7 +165,7 @@ pub(crate) fn expect(dir: &Path, options: &RingOptions) -> Result<(), SetError> 
 /// Where all users may write, it is sticky: no user can remove or replace another user's ring.
 pub(crate) fn make_dir(dir: &Path, options: &RingOptions) -> Result<(), SetError> {
     let mode = options.mode;
-    // Who may read a ring may find it, and who may write one may make the next.
+    // A user that may read a ring may find it. A user that may write one may make the next.
     let search = (mode & 0o444) >> 2;
     let sticky = if mode & 0o002 != 0 { 0o1000 } else { 0 };
     match perfring_shm::create_dir(dir, 0o700 | mode | search | sticky) {

@@ -3,7 +3,7 @@
 //!
 //! `areas new threads WHO THREADS RECORDS DIR` publishes from threads that come and go, and as each of them ends; a forked
 //! child publishes too, under the number of the last thread and one.
-//! `areas new taken DIR` registers a thread as another library would, and says what that thread is told.
+//! `areas new taken DIR` registers a thread as another library would, and prints the error that the thread gets.
 //! `areas new length DIR` publishes a record, and prints how its thread is registered.
 //! With `old` instead of `new`, the kernel takes no other length of an area than the original one, as before Linux 6.3.
 

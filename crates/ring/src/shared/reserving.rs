@@ -34,7 +34,7 @@ impl SharedWriter {
         self.reserve_from(self.elsewhere_from, at, liveness, kind, len, now)
     }
 
-    /// Like [`SharedWriter::reserve`], for a payload that is only copied into the ring: it is never lent.
+    /// Reserves space for a payload that is only copied into the ring. The reservation is never lent.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -145,8 +145,8 @@ impl SharedWriter {
         Ok(Reserved { start, kind, len, lead: lead as u64 })
     }
 
-    /// Like [`SharedWriter::reserve`], for a payload that is too long for the data area, or is lent:
-    /// returns its record's position, and its lead.
+    /// Reserves space for a payload that is too long for the data area, or is lent. Returns its record's position and its
+    /// lead.
     ///
     /// Takes the ring in parts, so that the call from the hot path passes it in registers.
     #[cold]

@@ -18,7 +18,7 @@ const FAR: u32 = 64;
 const OWED: u64 = 256;
 
 /// The reason why separate rings are absent where there is one sender.
-const ALONE: &str = "each producer has a ring of its own: then it is `perfring in place`";
+const ALONE: &str = "each producer has its own ring: then it is `perfring in place`";
 
 pub(super) fn rings_can() -> Can {
     Can {
