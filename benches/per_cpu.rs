@@ -10,7 +10,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use perfring_consumer::{Item, Snapshot};
 use perfring_producer::{
-    CpuProducer, Options, Policy, Producer, Producers, ReserveError, SharedProducer, create,
+    CpuProducer, Options, Policy, Producer, Producers, ReserveError, SharedProducer, files::create,
 };
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, Write};

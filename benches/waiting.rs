@@ -165,9 +165,9 @@ impl Bench {
             "cpu" | "timed cpu" => {
                 drop(CpuProducer::create(path("there"), &options(kind)).unwrap());
             }
-            _ => perfring_producer::create(path("there"), &options(kind)).unwrap(),
+            _ => perfring_producer::files::create(path("there"), &options(kind)).unwrap(),
         }
-        perfring_producer::create(path("back"), &options("exclusive")).unwrap();
+        perfring_producer::files::create(path("back"), &options("exclusive")).unwrap();
         let ms = if self.long { 60 } else { 5 };
         let (work_name, many, len, other) = match work {
             Work::PingPong => ("ping", if self.long { 100_000 } else { 100 }, 8, 0),

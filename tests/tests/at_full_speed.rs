@@ -4,7 +4,7 @@
 use perfring_consumer::{
     Cause, Consumer, Item, Lost, Observer, Policy, ReadError, Snapshot, Start, Stat, WaitStrategy,
 };
-use perfring_producer::{Evict, Options, create};
+use perfring_producer::{Evict, Options, files::create};
 use perfring_tests::{actor, number_of, numbers, ring_dir};
 use std::io::Read;
 use std::path::Path;

@@ -9,7 +9,7 @@
 
 use perfring_abi::FIELDS;
 use perfring_consumer::{Consumer, Policy, Producers, Stat};
-use perfring_producer::{Options, create};
+use perfring_producer::{Options, files::create};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::wait::until;
 use perfring_tests::shared::{Driven, Raw, Reported, balance};
@@ -425,7 +425,7 @@ fn old_and_new_producers_publish_die_and_are_swept_in_one_ring() {
         assert!(status.unwrap().success());
         noted.insert(*who, one.noted());
     }
-    perfring_consumer::recover(&ring).unwrap();
+    perfring_consumer::files::recover(&ring).unwrap();
     consumer.wait(Duration::ZERO);
     reported.drain(&mut consumer);
     drop(consumer);

@@ -151,7 +151,7 @@ fn what_c_publishes_a_rust_consumer_reads_and_all_is_accounted_for() {
     ] {
         let ring = dir.path().join(format!("{mode}-{report:?}-{time}"));
         let options = Options { report, time, ..options(Policy::Drop) };
-        perfring_producer::create(&ring, &options).unwrap();
+        perfring_producer::files::create(&ring, &options).unwrap();
         let mut consumer = Consumer::attach(&ring).unwrap();
         let mut c = Peer::start(&exe, &[mode, &COUNT.to_string()], &ring);
         assert_eq!(c.line(), "ready");
@@ -206,7 +206,7 @@ fn what_c_overwrites_a_rust_observer_follows() {
     {
         let ring = dir.path().join(format!("{evict:?}-{time}"));
         let options = Options { evict, time, ..options(Policy::Overwrite) };
-        perfring_producer::create(&ring, &options).unwrap();
+        perfring_producer::files::create(&ring, &options).unwrap();
         let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
         let mut c = Peer::start(&exe, &["write", &COUNT.to_string()], &ring);
         assert_eq!(c.line(), "ready");
@@ -293,7 +293,7 @@ fn sleepers_of_either_language_are_woken_by_the_other() {
     let wakes = within_a_second(|| {
         let dir = ring_dir();
         let ring = dir.path().join("ring");
-        perfring_producer::create(&ring, &options(Policy::Drop)).unwrap();
+        perfring_producer::files::create(&ring, &options(Policy::Drop)).unwrap();
         let mut consumer = Consumer::attach(&ring).unwrap();
         let mut c = Peer::start(&exe, &["asked", "1"], &ring);
         assert_eq!(c.line(), "ready");
@@ -399,7 +399,7 @@ fn c_and_rust_do_the_same_in_the_same_case() {
         let time = seed % 3 == 0;
         let options = Options { size: 4096, policy, report, time, ..Options::default() };
         let [ours, theirs] = ["rust", "c"].map(|who| dir.path().join(format!("{who}-{seed}")));
-        perfring_producer::create(&theirs, &options).unwrap();
+        perfring_producer::files::create(&theirs, &options).unwrap();
         let mut producer = Some(Producer::create(&ours, &options).unwrap());
         let mut consumer = Consumer::attach(&ours).unwrap();
         let mut c = Peer::start(&exe, &["script"], &theirs);
@@ -483,7 +483,7 @@ fn a_c_producer_refuses_a_shared_ring_and_its_readers_do_not() {
     let dir = ring_dir();
     let exe = peer(dir.path());
     let ring = dir.path().join("many");
-    perfring_producer::create(&ring, &Options { time: true, ..Options::many() }).unwrap();
+    perfring_producer::files::create(&ring, &Options { time: true, ..Options::many() }).unwrap();
     let said = refused(&exe, &["write", "1"], &ring);
     assert!(said.contains("is made for many producers at a time: this code publishes"), "{said}");
     assert_eq!(lines(&exe, &["unread"], &ring), Vec::<String>::new());
@@ -495,7 +495,7 @@ fn a_c_producer_refuses_a_ring_per_cpu_in_rusts_words() {
     let exe = peer(dir.path());
     let ring = dir.path().join("cpu3");
     let options = Options { cpu: 3, ..Options::per_cpu() };
-    perfring_producer::create(&ring, &options).unwrap();
+    perfring_producer::files::create(&ring, &options).unwrap();
     let said = refused(&exe, &["write", "1"], &ring);
     let rusts = Producer::attach(&ring).unwrap_err().to_string();
     let sentence = rusts.split_once(" is ").unwrap().1;
@@ -510,7 +510,7 @@ fn a_killed_c_producer_is_followed_by_rust_and_the_other_way() {
     let exe = peer(dir.path());
     for policy in [Policy::Drop, Policy::Overwrite] {
         let ring = dir.path().join(policy.name());
-        perfring_producer::create(&ring, &options(policy)).unwrap();
+        perfring_producer::files::create(&ring, &options(policy)).unwrap();
         let mut consumer = Consumer::attach(&ring).unwrap();
         let (mut next, mut deaths) = (0, 0);
         let mut drain = |upto: u64, next: &mut u64| {
@@ -556,7 +556,7 @@ fn a_c_program_that_detached_is_told_from_one_that_was_killed() {
     let dir = ring_dir();
     let exe = peer(dir.path());
     let ring = dir.path().join("ring");
-    perfring_producer::create(&ring, &options(Policy::Overwrite)).unwrap();
+    perfring_producer::files::create(&ring, &options(Policy::Overwrite)).unwrap();
     let states =
         || Stat::read(&ring).map(|stat| (stat.producer.state, stat.consumer.state)).unwrap();
     for (written, read, end) in
@@ -582,7 +582,7 @@ fn a_child_of_a_c_producer_has_nothing_of_its_ring() {
     let dir = ring_dir();
     let exe = peer(dir.path());
     let ring = dir.path().join("ring");
-    perfring_producer::create(&ring, &options(Policy::Drop)).unwrap();
+    perfring_producer::files::create(&ring, &options(Policy::Drop)).unwrap();
     let mut c = Peer::start(&exe, &["fork"], &ring);
     let mut said = [c.line(), c.line()];
     said.sort();
@@ -601,7 +601,7 @@ fn a_closing_c_handle_holds_no_lock_once_it_unmaps() {
     let dir = ring_dir();
     let exe = peer(dir.path());
     let ring = dir.path().join("ring");
-    perfring_producer::create(&ring, &options(Policy::Drop)).unwrap();
+    perfring_producer::files::create(&ring, &options(Policy::Drop)).unwrap();
     let mut c = Peer::start(&exe, &["close"], &ring);
     assert_eq!(c.line(), "closing");
     // The consumer's header and data while the producer is attached; then the producer's, and its

@@ -37,7 +37,7 @@ fn a_c_reader_is_told_that_its_ring_was_removed_or_replaced() {
             if replaced {
                 // Its file has another name still.
                 fs::hard_link(&ring, dir.path().join(format!("{how}-kept"))).unwrap();
-                perfring_producer::create(&other, &options(policy)).unwrap();
+                perfring_producer::files::create(&other, &options(policy)).unwrap();
                 fs::rename(&other, &ring).unwrap();
             } else {
                 fs::remove_file(&ring).unwrap();

@@ -73,7 +73,7 @@ fn what_c_registers_is_what_rust_registers() {
         let options = Options { types_size, ..Options::default() };
         let _ = (fs::remove_file(&ours), fs::remove_file(&theirs));
         let mut producer = Producer::create(&ours, &options).unwrap();
-        perfring_producer::create(&theirs, &options).unwrap();
+        perfring_producer::files::create(&theirs, &options).unwrap();
         let said = lines(&exe, &["register"], &theirs);
         assert_eq!(said.len(), 2 * schemas.len());
         let (mut registered, mut refused) = (0, 0);
@@ -107,7 +107,7 @@ fn what_c_registers_is_what_rust_registers() {
 fn c_refuses_what_is_no_schema_and_leaves_the_table_alone() {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
-    perfring_producer::create(&ring, &Options::default()).unwrap();
+    perfring_producer::files::create(&ring, &Options::default()).unwrap();
     let exe = c_types(Build::Sanitized, &[OTHER_TYPE], dir.path()).expect("install gcc");
     let said = lines(&exe, &["wrong"], &ring);
     let about = ["kernel's", "not UTF-8", "not UTF-8", "u65", "4 bytes, and its kind is u64"];
@@ -122,7 +122,7 @@ fn c_refuses_what_is_no_schema_and_leaves_the_table_alone() {
 fn c_takes_the_tables_lock_and_adds_nothing_to_a_damaged_table() {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
-    perfring_producer::create(&ring, &Options::default()).unwrap();
+    perfring_producer::files::create(&ring, &Options::default()).unwrap();
     let exe = c_types(Build::Sanitized, &[OTHER_TYPE], dir.path()).expect("install gcc");
     let at = Snapshot::take(&ring).unwrap().layout().types_offset();
     let file = OpenOptions::new().read(true).write(true).open(&ring).unwrap();
@@ -177,7 +177,7 @@ fn the_records_of_a_typed_producer_in_c_are_shown_by_field_names() {
             continue;
         };
         let ring = dir.path().join(format!("{build:?}"));
-        perfring_producer::create(&ring, &Options::default()).unwrap();
+        perfring_producer::files::create(&ring, &Options::default()).unwrap();
         let _ = lines(&exe, &[], &ring);
         // The second finds its type registered.
         let _ = lines(&exe, &[], &ring);

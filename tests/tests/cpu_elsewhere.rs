@@ -4,8 +4,11 @@
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
-use perfring_consumer::{Consumer, Item, Stat, recover};
-use perfring_producer::{CpuProducer, Options, Removal, remove};
+use perfring_consumer::{Consumer, Item, Stat, files::recover};
+use perfring_producer::{
+    CpuProducer, Options,
+    files::{Removal, remove},
+};
 use perfring_tests::shared::{Driven, Raw, balance, reporter};
 use perfring_tests::{ring_dir, skip};
 use std::os::unix::fs::FileExt;

@@ -5,7 +5,8 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 use perfring_consumer::{Consumer, Item, Observer, Policy, Record, Start, Stat};
 use perfring_producer::{
-    CpuProducer, Options, Producers, RecordType, ReserveError, SetError, SharedProducer, create,
+    CpuProducer, Options, Producers, RecordType, ReserveError, SetError, SharedProducer,
+    files::create,
 };
 use perfring_testkit::wait::{WATCHDOG, until};
 use perfring_tests::shared::Raw;

@@ -3,7 +3,7 @@
 
 use nix::sys::signal::Signal;
 use perfring_consumer::{Consumer, Item, SeatState, Stat};
-use perfring_producer::{CpuProducer, Options, Policy, create};
+use perfring_producer::{CpuProducer, Options, Policy, files::create};
 use perfring_tests::ring_dir;
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -6,7 +6,7 @@
 use perfring_abi::{Cause, RecordType};
 use perfring_consumer::{
     Anchors, AttachError, Consumer, ConsumerOptions, Count, Holding, Item, Member, Observer,
-    RingTotals, Snapshot, Start, Stat, Writer, recover,
+    RingTotals, Snapshot, Start, Stat, Writer, files::recover,
 };
 use perfring_testkit::image::{Image, word};
 use perfring_testkit::wait::until;

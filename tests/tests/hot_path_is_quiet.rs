@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use perfring_consumer::Policy;
-use perfring_producer::{Options, create};
+use perfring_producer::{Options, files::create};
 use perfring_tests::{actor, ring_dir};
 use std::io::Read;
 use std::path::Path;

@@ -7,7 +7,9 @@
 //! everything that was committed, all records must be accounted for, and the next producer,
 //! consumer and observer must go on.
 
-use perfring_consumer::{Cause, Consumer, Item, Observer, Policy, Saved, Snapshot, Start, Stat};
+use perfring_consumer::{
+    Cause, Consumer, Item, Observer, Policy, Snapshot, Start, Stat, advanced::Saved,
+};
 use perfring_producer::{Evict, Options, Producer, ReserveError};
 use perfring_testkit::size::cases;
 use perfring_tests::foreign::{Build, c_peer};
@@ -395,7 +397,7 @@ fn play(exe: &str, scenes: &[Scene], steps_all: u64) {
     let mut deaths = 0;
     for (at, scene) in scenes.iter().enumerate() {
         let template: PathBuf = dir.path().join(format!("template-{at}"));
-        perfring_producer::create(&template, &scene.options).unwrap();
+        perfring_producer::files::create(&template, &scene.options).unwrap();
         (scene.prepare)(&template);
         let ring = dir.path().join("ring");
         let fresh = || {

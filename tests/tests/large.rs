@@ -8,7 +8,7 @@ use perfring_consumer::{
     AttachError, Cause, Consumer, ConsumerOptions, Item, Observer, ObserverOptions, Policy,
     ReadError, Snapshot, Start, Stat, Trust,
 };
-use perfring_producer::{Options, Producer, Producers, SharedProducer, create};
+use perfring_producer::{Options, Producer, Producers, SharedProducer, files::create};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::large::{END, LARGE, heavy, weigh};
@@ -368,7 +368,7 @@ fn ranges_that_a_dead_producer_left_open_come_back() {
         };
         match policy {
             Policy::Drop => {
-                perfring_consumer::recover(&ring).unwrap();
+                perfring_consumer::files::recover(&ring).unwrap();
                 drain(&mut consumer, &mut met).unwrap();
             }
             Policy::Overwrite => {}

@@ -2,8 +2,8 @@
 //! written or checked there, and the records are those of any other ring.
 
 use perfring_consumer::{
-    AttachError, Consumer, ConsumerOptions, Item, Observer, ReadError, RingFile, Seat, Snapshot,
-    Start, recover,
+    AttachError, Consumer, ConsumerOptions, Item, Observer, ReadError, Snapshot, Start,
+    files::{RingFile, Seat, recover},
 };
 use perfring_producer::{
     CpuProducer, Layout, Options, Policy, Producer, ProducerOptions, Producers, Promise,
@@ -565,7 +565,7 @@ fn a_ring_that_any_user_may_cut_ends_no_process() {
     ] {
         let path = dir.path().join("cpu0");
         let _ = std::fs::remove_file(&path);
-        perfring_producer::create(&path, &options).unwrap();
+        perfring_producer::files::create(&path, &options).unwrap();
         let value = format!("{entry} {}", path.display());
         run_alone("lent::an_entry_that_survives", "PERFRING_LENT_CHILD", value);
     }

@@ -2,7 +2,10 @@
 
 use perfring_abi::{HeaderPage, MAGIC};
 use perfring_consumer::{AttachError, Consumer, Item, Observer, Policy, Snapshot, Start, Stat};
-use perfring_producer::{CreateError, Options, Producer, Removal, ReserveError, create, remove};
+use perfring_producer::{
+    CreateError, Options, Producer, ReserveError,
+    files::{Removal, create, remove},
+};
 use perfring_tests::{NUMBERED, actor, number_of, numbered, numbers, ring_dir, skip};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};

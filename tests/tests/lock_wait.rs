@@ -2,7 +2,7 @@
 //! timeout of zero does not, and each loss is counted.
 
 use perfring_consumer::Consumer;
-use perfring_producer::{Options, RecordType, ReserveError, SharedProducer, create};
+use perfring_producer::{Options, RecordType, ReserveError, SharedProducer, files::create};
 use perfring_testkit::wait::{WATCHDOG, sleeps};
 use perfring_tests::shared::{Raw, Reported, balance, said};
 use perfring_tests::stepped::Stepped;

@@ -3,8 +3,11 @@
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
-use perfring_consumer::{AttachError, Consumer, Idle, RingFile, Stat, recover};
-use perfring_producer::{Options, Producer, SharedProducer, create};
+use perfring_consumer::{
+    AttachError, Consumer, Stat,
+    files::{Idle, RingFile, recover},
+};
+use perfring_producer::{Options, Producer, SharedProducer, files::create};
 use perfring_testkit::wait::until;
 use perfring_tests::foreign::{Build, c_peer, refused};
 use perfring_tests::shared::{Driven, Reported, balance, said};

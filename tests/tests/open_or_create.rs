@@ -4,7 +4,7 @@
 use perfring_consumer::Observer;
 use perfring_producer::{
     AttachError, CpuProducer, CreateError, OpenError, Options, Policy, Producer, Report,
-    ReserveError, SetError, SharedProducer, create, create_if_missing,
+    ReserveError, SetError, SharedProducer, create_if_missing, files::create,
 };
 use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::shared::Driven;

@@ -5,7 +5,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use perfring_consumer::{Consumer, Observer, Start, Stat};
 use perfring_producer::{
-    AttachError, Options, Policy, Producer, ReserveError, SharedProducer, create,
+    AttachError, Options, Policy, Producer, ReserveError, SharedProducer, files::create,
 };
 use perfring_tests::foreign::{Build, Peer, c_peer};
 use perfring_tests::{NUMBERED, numbered, skip};
@@ -106,13 +106,16 @@ fn where_the_overlay_is_seen_nobody_attaches_to_its_upper_directory() {
         create(&merged, &Options::many()).unwrap();
         let producer = SharedProducer::attach(&merged).unwrap();
         named(SharedProducer::attach(&upper).unwrap_err());
-        named(perfring_consumer::recover(&upper).unwrap_err());
+        named(perfring_consumer::files::recover(&upper).unwrap_err());
         drop(producer);
         fs::remove_file(&merged).unwrap();
         let mut producer = Producer::create(&merged, &Options::default()).unwrap();
         named(Producer::attach(&upper).unwrap_err());
         named(Consumer::attach(&upper).unwrap_err());
-        named(perfring_producer::remove(&upper, perfring_producer::Removal::IfFree).unwrap_err());
+        named(
+            perfring_producer::files::remove(&upper, perfring_producer::files::Removal::IfFree)
+                .unwrap_err(),
+        );
         // Who only reads may do so.
         producer.publish_as(NUMBERED, &numbered(1, 40)).unwrap();
         let mut observer = Observer::open(&upper, Start::Oldest).unwrap();

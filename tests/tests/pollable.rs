@@ -9,7 +9,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use perfring_abi::FIELDS;
 use perfring_consumer::{Consumer, Item, PollBy, PollError, Pollable, WakeAt};
-use perfring_producer::{Options, Policy, Producer, create};
+use perfring_producer::{Options, Policy, Producer, files::create};
 use perfring_testkit::wait::{WATCHDOG, Watchdog};
 use perfring_tests::{
     NUMBERED, actor, number_of, numbered, ring_dir, second, skip, within_a_second,

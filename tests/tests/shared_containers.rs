@@ -4,8 +4,8 @@
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
-use perfring_consumer::{Consumer, Count, Stat, recover};
-use perfring_producer::{CpuProducer, Options, SharedProducer, create};
+use perfring_consumer::{Consumer, Count, Stat, files::recover};
+use perfring_producer::{CpuProducer, Options, SharedProducer, files::create};
 use perfring_testkit::wait::{WATCHDOG, until};
 use perfring_tests::shared::{Driven, Raw, Reported, balance, said};
 use perfring_tests::{NUMBERED, ring_dir, skip};

@@ -26,7 +26,7 @@ mod deaths {
 use self::deaths::scenes::*;
 use self::deaths::stage::*;
 use perfring_consumer::{Consumer, Policy};
-use perfring_producer::{Options, SharedProducer, create};
+use perfring_producer::{Options, SharedProducer, files::create};
 use perfring_testkit::size::every;
 use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::shared::{Raw, Reported, balance, said};

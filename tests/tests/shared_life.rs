@@ -4,11 +4,12 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use perfring_consumer::{
-    AttachError, Consumer, Count, Item, Observer, Policy, Recovered, Start, Stat, recover,
+    AttachError, Consumer, Count, Item, Observer, Policy, Start, Stat,
+    files::{Recovered, recover},
 };
 use perfring_producer::{
-    Options, Producer, Producers, Refused, ReserveError, SharedProducer, SharedReservation, create,
-    record_size,
+    Options, Producer, Producers, Refused, ReserveError, SharedProducer, SharedReservation,
+    files::create, record_size,
 };
 use perfring_testkit::wait::{WATCHDOG, until};
 use perfring_tests::shared::{Driven, Raw, Reported, balance, said};

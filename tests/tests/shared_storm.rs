@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use perfring_consumer::{Cause, Consumer, Item, Lost, Observer, Policy, Start};
-use perfring_producer::{Options, SharedProducer, create};
+use perfring_producer::{Options, SharedProducer, files::create};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::wait::{WATCHDOG, Watchdog};
 use perfring_tests::shared::{Raw, balance, reporter, said};
@@ -296,7 +296,7 @@ fn storm(policy: Policy, aux_size: u64) {
             noted.insert(producer.who, producer.noted());
         }
         // No process may be left that would end what the last dead one left open.
-        perfring_consumer::recover(&ring).unwrap();
+        perfring_consumer::files::recover(&ring).unwrap();
         let last = SharedProducer::attach(&ring).unwrap();
         last.publish_timeout(NUMBERED, &said(who + 1, 0, 8), WATCHDOG).unwrap();
         noted.insert(who + 1, 1);

@@ -1,10 +1,10 @@
 //! Timestamps across processes, time namespaces and restarts: one clock, one order, true dates.
 
 use perfring_consumer::{
-    AttachError, Consumer, Item, MachineClock, Observer, Policy, Snapshot, Start, Stat,
+    AttachError, Consumer, Item, Observer, Policy, Snapshot, Start, Stat, advanced::MachineClock,
 };
 use perfring_producer::{
-    Options, Producer, Producers, ReserveError, SharedProducer, create, record_size,
+    Options, Producer, Producers, ReserveError, SharedProducer, files::create, record_size,
 };
 use perfring_tests::{NUMBERED, ring_dir, skip};
 use std::collections::HashMap;

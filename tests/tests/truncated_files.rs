@@ -6,7 +6,7 @@ use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 use perfring_consumer::{
     AttachError, Consumer, ConsumerOptions, Item, Observer, Policy, Producers, ReadError, Start,
-    Stat, Trust, install_sigbus_handler, recover,
+    Stat, Trust, files::recover, install_sigbus_handler,
 };
 use perfring_producer::types::{Encoding, Schema};
 use perfring_producer::{CpuProducer, Options, Producer, ReserveError, SharedProducer, TypeError};
@@ -272,7 +272,7 @@ fn a_truncated_file_is_an_error_for_a_producer_within_a_lap() {
 }
 
 fn types_offset(ring: &Path) -> u64 {
-    perfring_consumer::RingFile::inspect(ring).unwrap().layout().types_offset()
+    perfring_consumer::files::RingFile::inspect(ring).unwrap().layout().types_offset()
 }
 
 #[test]
@@ -343,11 +343,11 @@ fn a_truncated_ring_per_cpu_is_named_as_such_by_every_call_of_its_producer() {
 #[test]
 fn a_ring_that_is_truncated_between_two_polls_is_refused_by_name() {
     each(&["stat"], |_, case| {
-        let file = perfring_consumer::RingFile::inspect(case.path).unwrap();
+        let file = perfring_consumer::files::RingFile::inspect(case.path).unwrap();
         case.cut();
         let asked = [
             file.totals().map(drop),
-            file.holder(perfring_consumer::Seat::Consumer).map(drop),
+            file.holder(perfring_consumer::files::Seat::Consumer).map(drop),
             file.last_sign_of_life().map(drop),
         ];
         let cut = asked

@@ -18,7 +18,7 @@ const TYPES: u32 = 200;
 fn processes_that_register_the_same_types_at_once_put_each_there_once() {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
-    perfring_producer::create(&ring, &Options::many()).unwrap();
+    perfring_producer::files::create(&ring, &Options::many()).unwrap();
     let mut actors: Vec<_> = (0..6)
         .map(|n| {
             // Half of them at the same time, the others one after another.
@@ -50,7 +50,7 @@ fn processes_that_register_the_same_types_at_once_put_each_there_once() {
 fn threads_that_register_at_once_do_not_spoil_each_others_entries() {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
-    perfring_producer::create(&ring, &Options::many()).unwrap();
+    perfring_producer::files::create(&ring, &Options::many()).unwrap();
     std::thread::scope(|scope| {
         for n in 0..4 {
             let ring = &ring;
@@ -75,7 +75,7 @@ fn of_threads_that_register_a_new_type_at_the_same_moment_one_does() {
     const ROUNDS: usize = 300;
     let dir = ring_dir();
     let ring = dir.path().join("ring");
-    perfring_producer::create(&ring, &Options::many()).unwrap();
+    perfring_producer::files::create(&ring, &Options::many()).unwrap();
     let together = std::sync::Barrier::new(3);
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -151,7 +151,7 @@ fn a_number_has_one_layout_and_any_help() {
 fn a_lock_that_is_never_given_back_is_waited_for_only_so_long() {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
-    perfring_producer::create(&ring, &Options::many()).unwrap();
+    perfring_producer::files::create(&ring, &Options::many()).unwrap();
     let producer = SharedProducer::attach(&ring).unwrap();
     let at = producer.layout().types_offset();
     let file = OpenOptions::new().read(true).write(true).open(&ring).unwrap();

@@ -28,7 +28,7 @@ enum Any {
 
 impl Any {
     fn create(ring: &Path, options: &Options) -> Self {
-        perfring_producer::create(ring, options).unwrap();
+        perfring_producer::files::create(ring, options).unwrap();
         match options.producers {
             perfring_producer::Producers::One => {
                 Any::One(Box::new(Producer::attach(ring).unwrap()))

@@ -3,7 +3,7 @@
 
 use perfring_abi::FIELDS;
 use perfring_consumer::{Consumer, Item, WakeAt};
-use perfring_producer::{Options, Producer, create};
+use perfring_producer::{Options, Producer, files::create};
 use perfring_testkit::wait::{sleeps, until};
 use perfring_tests::stepped::Stepped;
 use perfring_tests::{NUMBERED, actor, number_of, numbered, ring_dir, second, within_a_second};

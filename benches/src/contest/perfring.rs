@@ -31,7 +31,7 @@ impl Ring for Perfring {
             Policy::OverwriteHalf => (perfring_producer::Policy::Overwrite, Evict::Half),
         };
         let options = Options { size: setup.data_size, policy, evict, ..Options::default() };
-        perfring_producer::create(path, &options).map_err(error)
+        perfring_producer::files::create(path, &options).map_err(error)
     }
 
     fn sender(path: &Path, _setup: &Setup) -> Result<Producer, BenchError> {

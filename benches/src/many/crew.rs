@@ -285,7 +285,7 @@ impl OpenRing {
             producers,
             ..perfring_producer::Options::default()
         };
-        perfring_producer::create(&path, &options)
+        perfring_producer::files::create(&path, &options)
             .map_err(|source| failed(Contestant::Perfring)(Box::new(source)))?;
         Ok(OpenRing { path, map: None })
     }

@@ -13,11 +13,12 @@ use crate::observer::Observer;
 use perfring_ring::ReadError;
 use perfring_shm::{AttachError, ReadWindow};
 
-pub use perfring_ring::{Front, ReaderId, ResumePoint};
+pub use perfring_abi::Lead;
+pub use perfring_ring::{Anchor, Front, ReaderId, ResumePoint, Saved};
 #[cfg(feature = "poll")]
 pub use perfring_shm::ManyWaits;
 pub use perfring_shm::{
-    ANY_MOST, Armed, Raw, RawReader, Sleeper, Ticket, sleep_on_any, until_tick,
+    ANY_MOST, Armed, MachineClock, Raw, RawReader, Sleeper, Ticket, sleep_on_any, until_tick,
 };
 
 /// The rarely used half of a [`Consumer`]: see [`Consumer::advanced`].

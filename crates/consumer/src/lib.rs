@@ -71,18 +71,17 @@ pub use item::{Item, Record, TypeMismatch};
 pub use observer::Observer;
 pub use options::{Acknowledge, ConsumerOptions, ObserverOptions};
 pub use perfring_abi::{
-    BadRing, Cause, Evict, Layout, Lead, Policy, Producers, RecordType, Report, Writer,
+    BadRing, Cause, Evict, Layout, Policy, Producers, RecordType, Report, Writer,
 };
 pub use perfring_ring::{
-    Anchor, Anchors, ConsumerTotals, Count, Lost, OwnerInfo, ProducerTotals, ReadError, Recovered,
-    Refused, RingTotals, Saved, SeatState, SlotFigures, Start, WakeAt,
+    Anchors, ConsumerTotals, Count, Lost, OwnerInfo, ProducerTotals, ReadError, Refused,
+    RingTotals, SeatState, SlotFigures, Start, WakeAt,
 };
 #[doc(hidden)]
 pub use perfring_shm::create_dir; // for `set` and `export`
 pub use perfring_shm::{
-    AttachError, ClockError, FileSystem, Identity, Idle, Lines, Location, MachineClock, Pages,
-    Promise, RingFile, Role, Seat, Trust, cpu_of_ring, install_sigbus_handler, irregular,
-    is_in_set, is_priority, recover, register_process,
+    AttachError, ClockError, Lines, Location, Pages, Promise, Trust, files, install_sigbus_handler,
+    register_process,
 };
 #[cfg(feature = "poll")]
 pub use perfring_shm::{PollBy, PollError, Pollable};

@@ -330,7 +330,7 @@ fn the_tail_moves_to_the_end_of_a_published_record_and_nowhere_else() {
 fn holes_at_the_end_go_back_though_nobody_takes_them() {
     let fixture = Fixture::new();
     let options = Options { producers: perfring_producer::Producers::Many, ..small() };
-    perfring_producer::create(fixture.ring(), &options).unwrap();
+    perfring_producer::files::create(fixture.ring(), &options).unwrap();
     let producer = SharedProducer::attach(fixture.ring()).unwrap();
     let mut consumer = Consumer::attach(fixture.ring()).unwrap();
     consumer.advanced().hold();

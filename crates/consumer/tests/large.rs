@@ -48,7 +48,7 @@ fn a_payload_of_any_length_comes_out_as_it_went_in() {
                 },
                 ..options(Policy::Drop, 4 * MIB, time)
             };
-            perfring_producer::create(&path, &options).unwrap();
+            perfring_producer::files::create(&path, &options).unwrap();
             let mut one = (!shared).then(|| Producer::attach(&path).unwrap());
             let many = shared.then(|| SharedProducer::attach(&path).unwrap());
             let mut consumer = Consumer::attach(&path).unwrap();
@@ -217,7 +217,7 @@ fn an_overwritten_range_is_a_loss_and_no_other_is() {
             true => perfring_producer::Producers::Many,
         };
         let options = Options { producers, ..options(Policy::Overwrite, MIB, time) };
-        perfring_producer::create(&path, &options).unwrap();
+        perfring_producer::files::create(&path, &options).unwrap();
         let mut one = (!many).then(|| Producer::attach(&path).unwrap());
         let many = many.then(|| SharedProducer::attach(&path).unwrap());
         let mut consumer = Consumer::attach(&path).unwrap();
@@ -298,7 +298,7 @@ fn open_ranges_are_never_overwritten_and_end_in_any_order() {
             producers: perfring_producer::Producers::Many,
             ..options(policy, MIB, false)
         };
-        perfring_producer::create(&path, &options).unwrap();
+        perfring_producer::files::create(&path, &options).unwrap();
         let (a, b) =
             (SharedProducer::attach(&path).unwrap(), SharedProducer::attach(&path).unwrap());
         let mut consumer = Consumer::attach(&path).unwrap();
@@ -352,7 +352,8 @@ fn sizes_that_cannot_be_are_sentences() {
     let dir = tempfile::tempdir().unwrap();
     for size in [1, 4096, 65_537, 100_000, u64::MAX] {
         let options = Options { aux_size: size, ..Options::default() };
-        let error = perfring_producer::create(dir.path().join("ring"), &options).unwrap_err();
+        let error =
+            perfring_producer::files::create(dir.path().join("ring"), &options).unwrap_err();
         assert!(error.to_string().contains("an AUX area of"), "{error}");
     }
 }

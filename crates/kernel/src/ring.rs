@@ -4,7 +4,8 @@ use crate::decode::{What, decode};
 use crate::event::EventKind;
 use perfring_consumer::advanced::{Front, ReaderId, ResumePoint};
 use perfring_consumer::{
-    Anchor, Anchors, Cause, ClockError, Count, Fill, Item, Lost, MachineClock, ReadError, Record,
+    Anchors, Cause, ClockError, Count, Fill, Item, Lost, ReadError, Record,
+    advanced::{Anchor, MachineClock},
 };
 use perfring_shm::{KernelEvents, MappedKernel};
 use std::io;

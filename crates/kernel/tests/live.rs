@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use perfring_consumer::types::read::{TypeTable, Value};
-use perfring_consumer::{Cause, Consumer, Item, MachineClock};
+use perfring_consumer::{Cause, Consumer, Item, advanced::MachineClock};
 use perfring_kernel::records::{ContextSwitch, PageFault, Switch, Switched};
 use perfring_kernel::{EventKind, KernelRing, OpenError, Options, Target, open, types};
 use perfring_producer::{Producer, RecordType};

@@ -2,7 +2,7 @@
 
 use perfring::{
     AttachError, BadRing, ClockError, CreateError, Location, NoRseq, OpenError, OwnerInfo,
-    Producers, ReadError, ReserveError, Role, SetError, TypeError, TypeMismatch,
+    Producers, ReadError, ReserveError, SetError, TypeError, TypeMismatch, files::Role,
 };
 use perfring_testkit::headings::begins;
 

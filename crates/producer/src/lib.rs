@@ -132,10 +132,9 @@ pub use perfring_abi::{
 };
 pub use perfring_ring::{Count, ProducerTotals, ReadError, Refused};
 pub use perfring_shm::{
-    AttachError, ClockError, CpuReservation, CreateError, FileSystem, Location, NoRseq, OpenError,
-    Pages, PagesError, Promise, Removal, Reservation, RingOptions as Options, SharedReservation,
-    Trust, create, create_if_missing, dead_drafts, install_sigbus_handler, register_process,
-    remove, remove_dead_drafts,
+    AttachError, ClockError, CpuReservation, CreateError, Location, NoRseq, OpenError, Pages,
+    PagesError, Promise, Reservation, RingOptions as Options, SharedReservation, Trust,
+    create_if_missing, files, install_sigbus_handler, register_process,
 };
 pub use perfring_types as types;
 pub use reserved_batch::ReservedBatch;

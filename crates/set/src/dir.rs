@@ -1,8 +1,8 @@
 //! A directory of rings, in which each producer has one.
 
-use perfring_consumer::{AttachError, Layout, RingFile, create_dir};
+use perfring_consumer::{AttachError, Layout, create_dir, files::RingFile};
 use perfring_producer::{
-    CreateError, Options, Policy, Producer, Producers, SharedProducer, create,
+    CreateError, Options, Policy, Producer, Producers, SharedProducer, files::create,
 };
 use std::fs;
 use std::io;

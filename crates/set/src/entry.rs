@@ -4,7 +4,8 @@ use crate::dir::SetError;
 use crate::not_read::{NotRead, Why};
 use crate::paths::{Below, below, in_set, paths};
 use perfring_consumer::{
-    AttachError, Identity, Layout, Location, Producers, RingFile, cpu_of_ring, irregular,
+    AttachError, Layout, Location, Producers,
+    files::{Identity, RingFile, cpu_of_ring, irregular},
 };
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;

@@ -4,7 +4,7 @@ use crate::dir_watch::{DirNews, DirWatch};
 use crate::entry::{self, NoRing, Not, RingEntry};
 use crate::not_read::Why;
 use crate::paths::{Below, NAMES_MAX, below, in_set, is_hidden};
-use perfring_consumer::{ClockError, RingFile};
+use perfring_consumer::{ClockError, files::RingFile};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs;

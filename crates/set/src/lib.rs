@@ -72,7 +72,7 @@ pub use merge::{Merge, MergeFigures};
 pub use merged::{Merged, SourceId};
 pub use not_read::NotRead;
 pub use paths::{dirs, paths};
-pub use perfring_consumer::is_priority;
+pub use perfring_consumer::files::is_priority;
 pub use perfring_types as types;
 pub use priority::PRIORITY_SEVERITY;
 pub use prune::{Fate, Kept, PruneRule, Pruner, Verdict};

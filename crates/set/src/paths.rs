@@ -1,7 +1,7 @@
 //! The paths at which a directory may have rings: its entries, and the rings of the sets of rings per CPU in it.
 
 use crate::not_read::{NotRead, Why};
-use perfring_consumer::{cpu_of_ring, is_in_set};
+use perfring_consumer::files::{cpu_of_ring, is_in_set};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

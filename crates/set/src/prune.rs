@@ -3,9 +3,10 @@
 use crate::dir::SetError;
 use crate::entry::{RingEntry, list};
 use perfring_consumer::{
-    AttachError, Count, Identity, Idle, Layout, OwnerInfo, Policy, RingFile, RingTotals, Role, Seat,
+    AttachError, Count, Layout, OwnerInfo, Policy, RingTotals,
+    files::{Identity, Idle, RingFile, Role, Seat},
 };
-use perfring_producer::remove_dead_drafts;
+use perfring_producer::files::remove_dead_drafts;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};

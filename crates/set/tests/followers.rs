@@ -1,8 +1,8 @@
 //! What a follower reports is what the directory holds, however it came to that.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use perfring_consumer::{Consumer, Identity};
-use perfring_producer::{Options, create};
+use perfring_consumer::{Consumer, files::Identity};
+use perfring_producer::{Options, files::create};
 use perfring_set::{Change, Follower, RingSet, SetOptions, list};
 use perfring_testkit::wait::{WATCHDOG, Watchdog};
 use proptest::prelude::*;

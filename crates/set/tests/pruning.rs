@@ -1,7 +1,7 @@
 //! What is pruned is dead and read to its end, and a producer that comes back loses nothing.
 
 use perfring_consumer::{AttachError, Consumer, Item};
-use perfring_producer::{Options, Policy, RecordType, SharedProducer, create};
+use perfring_producer::{Options, Policy, RecordType, SharedProducer, files::create};
 use perfring_set::{
     Change, Fate, Follower, Kept, PruneRule, Pruner, RingSet, SetOptions, Verdict, list,
 };
@@ -129,7 +129,7 @@ fn what_dead_producers_left_open_hides_nothing() {
     one.child.kill().unwrap();
     one.child.wait().unwrap();
     assert!(matches!(fixture.kept(AT_ONCE), Kept::Stranded(count) if count.records == 1));
-    perfring_consumer::recover(fixture.path("a")).unwrap();
+    perfring_consumer::files::recover(fixture.path("a")).unwrap();
     assert!(matches!(fixture.kept(AT_ONCE), Kept::Unread(count) if count.records == 1));
     drain(&fixture.path("a"));
     assert_eq!(fixture.pruned(AT_ONCE), ["a"]);
@@ -229,7 +229,7 @@ fn a_timestamp_is_a_sign_of_life_and_so_is_a_lock_that_was_seen() {
 fn attaching_meanwhile_keeps_the_ring_or_is_refused() {
     let fixture = Fixture::new();
     drop(fixture.set.producer("a").unwrap());
-    let idle = perfring_consumer::Idle::hold(fixture.path("a")).unwrap();
+    let idle = perfring_consumer::files::Idle::hold(fixture.path("a")).unwrap();
     // All of these have the file open by then, and wait.
     let attached = std::thread::scope(|scope| {
         let path = fixture.path("a");

@@ -1,7 +1,7 @@
 //! Sets of rings per CPU in a directory of rings.
 
 use crate::followers::{View, words};
-use perfring_producer::{Options, Producers, create};
+use perfring_producer::{Options, Producers, files::create};
 use perfring_set::{Fate, Follower, Merge, PruneRule, Pruner, list};
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -93,3 +93,22 @@ pub use sys::process_context::{PROCESS_CONTEXT_MOST, publish_process_context};
 pub use sys::rseq::{NoRseq, RseqRegistration};
 pub use sys::sigbus::install_sigbus_handler;
 pub use sys::thread_context::ThreadContext;
+
+/// A ring's file and what is around it: who holds a ring, what is left of the dead, what a file system is. For tools, and
+/// for programs that keep directories of rings.
+pub mod files {
+    pub use crate::file::create::create;
+    pub use crate::file::draft_name::{dead_drafts, remove_dead_drafts};
+    pub use crate::file::error::Role;
+    pub use crate::file::file_system::FileSystem;
+    pub use crate::file::location::is_priority;
+    pub use crate::file::open::{Identity, RingFile, Seat};
+    pub use crate::file::remove::{Idle, Removal, remove};
+    #[doc(hidden)] // for `set`
+    pub use crate::file::{
+        denied::irregular,
+        location::{cpu_of_ring, is_in_set},
+    };
+    pub use crate::map::recover::recover;
+    pub use perfring_ring::Recovered;
+}

@@ -41,7 +41,10 @@ use merges::Merges;
 use outlet::Outlet;
 use outlets::Outlets;
 use pending::Pending;
-use perfring_consumer::{ClockError, Location, MachineClock, Saved};
+use perfring_consumer::{
+    ClockError, Location,
+    advanced::{MachineClock, Saved},
+};
 use perfring_export::{Birth, Origin, Output, OutputError, Shapes};
 use perfring_kernel::KernelRing;
 use perfring_set::{MergeFigures, Source};

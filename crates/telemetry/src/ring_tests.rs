@@ -10,7 +10,7 @@ use std::sync::mpsc;
 fn a_thread_that_has_the_lock_of_the_sinks_own_producer_does_not_wait_for_itself() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
-    perfring_producer::create(&path, &Options::many()).unwrap();
+    perfring_producer::files::create(&path, &Options::many()).unwrap();
     let spare = SharedProducer::attach(&path).unwrap();
     let ring = Ring::new(Threads::Together, spare, Resource::here()).unwrap();
     let (done, is_done) = mpsc::channel();

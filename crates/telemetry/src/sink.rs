@@ -9,7 +9,7 @@ use crate::threads::{give_buffer, take_buffer};
 use perfring_producer::types::tagged::TaggedWriter;
 use perfring_producer::types::{Class, Encoding, Field, Schema};
 use perfring_producer::{
-    Location, Options, Policy, RecordType, ReserveError, SharedProducer, TypeError, create,
+    Location, Options, Policy, RecordType, ReserveError, SharedProducer, TypeError, files::create,
 };
 use std::sync::Arc;
 

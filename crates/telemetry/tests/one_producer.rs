@@ -1,7 +1,9 @@
 //! A sink of one producer takes one slot of the ring, however many threads write to it.
 
 use perfring_consumer::{Item, Snapshot};
-use perfring_telemetry::producer::{Options, RecordType, ReserveError, SharedProducer, create};
+use perfring_telemetry::producer::{
+    Options, RecordType, ReserveError, SharedProducer, files::create,
+};
 use perfring_telemetry::{Log, Resource, Sink, options};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@ use nix::unistd::{Uid, setuid};
 use perfring_consumer::{Item, Snapshot};
 use perfring_telemetry::producer::types::{Class, Constant, Field, Shape};
 use perfring_telemetry::producer::{
-    AttachError, BadRing, CreateError, OpenError, Options, RecordType, ReserveError, create,
+    AttachError, BadRing, CreateError, OpenError, Options, RecordType, ReserveError, files::create,
     install_sigbus_handler,
 };
 use perfring_telemetry::{FIRST, Log, Resource, Severity, Sink, SinkError, names, options};

@@ -10,7 +10,7 @@
 //! figures are ratios to the blocking wait of the same repetition.
 
 use perfring_consumer::{Consumer, PollBy};
-use perfring_producer::{Options, Producer, create};
+use perfring_producer::{Options, Producer, files::create};
 use std::error::Error;
 use std::path::Path;
 use std::process::Command;

@@ -3,7 +3,7 @@
 use futures_util::{FutureExt, StreamExt};
 use perfring_abi::FIELDS;
 use perfring_consumer::{Policy, Start};
-use perfring_producer::{Options, Producer, create};
+use perfring_producer::{Options, Producer, files::create};
 use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::{NUMBERED, number_of, numbered, ring_dir, skip};
 use perfring_tokio::{Consumer, Error, Item, Observer, OwnedItem, PollBy};

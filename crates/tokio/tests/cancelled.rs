@@ -2,7 +2,7 @@
 
 use futures_util::StreamExt;
 use perfring_consumer::{Policy, Start};
-use perfring_producer::{Options, Producer, create};
+use perfring_producer::{Options, Producer, files::create};
 use perfring_testkit::wait::until;
 use perfring_tests::{NUMBERED, number_of, numbered, ring_dir};
 use perfring_tokio::{Consumer, Item, Observer, OwnedItem};

@@ -7,8 +7,9 @@ use perfring_abi::{HeaderPage, Layout};
 use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::types::read::TypeTable;
 use perfring_consumer::{
-    Consumer, ConsumerOptions, Item, Lines, Observer, RingFile as Look, Saved, Seat, Snapshot,
-    Start, Stat, WaitStrategy, WakeAt, recover,
+    Consumer, ConsumerOptions, Item, Lines, Observer, Snapshot, Start, Stat, WaitStrategy, WakeAt,
+    advanced::Saved,
+    files::{RingFile as Look, Seat, recover},
 };
 use perfring_producer::{Producer, RecordType, SharedProducer};
 use perfring_testkit::choices::{Choices, Input};

@@ -234,7 +234,8 @@ fn produce(count: u64, len: usize, ring: &str) -> Outcome {
 fn make(mode: &str, ring: &str) -> Outcome {
     let size = std::env::var("PERFRING_SIZE").map_or(Ok(4096), |size| size.parse())?;
     let mode = u32::from_str_radix(mode, 8)?;
-    let made = perfring_producer::create(ring, &Options { size, mode, ..Options::default() });
+    let made =
+        perfring_producer::files::create(ring, &Options { size, mode, ..Options::default() });
     // The message, as a user sees it.
     made.map_err(|error| error.to_string().into())
 }

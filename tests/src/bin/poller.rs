@@ -361,7 +361,7 @@ fn storm(count: u64, dir: &Path) -> Outcome {
             }
             read.push(Consumer::attach(&ring));
             // Opens and locks the ring, and is done with it at once.
-            let _ = perfring_consumer::recover(&ring);
+            let _ = perfring_consumer::files::recover(&ring);
         }
         done.store(true, Ordering::Relaxed);
         let attached = one.iter().filter(|done| done.is_ok()).count()

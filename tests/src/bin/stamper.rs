@@ -4,7 +4,7 @@
 //! `stamper one|many NUMBER COUNT RING`: each payload is the number, and `CLOCK_BOOTTIME` just
 //! before the publish. A last reading of the clock is printed at the end.
 
-use perfring_consumer::MachineClock;
+use perfring_consumer::advanced::MachineClock;
 use perfring_producer::{Producer, SharedProducer};
 use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::NUMBERED;

@@ -6,7 +6,7 @@ use super::account::{
 };
 use perfring_abi::{Cause, Policy, Producers, RecordType};
 use perfring_consumer::{Consumer, ConsumerOptions};
-use perfring_producer::{Options, ReserveError, SharedProducer, SharedReservation, create};
+use perfring_producer::{Options, ReserveError, SharedProducer, SharedReservation, files::create};
 use perfring_testkit::image::{at, slot_at, word};
 use serde_json::{Value, json};
 use std::fs;

@@ -6,7 +6,7 @@ use super::account::{
 };
 use perfring_abi::{Evict, Policy, RecordType, Report};
 use perfring_consumer::{Consumer, ConsumerOptions};
-use perfring_producer::{Options, Producer, ReserveError, create};
+use perfring_producer::{Options, Producer, ReserveError, files::create};
 use perfring_testkit::image::{at, word};
 use serde_json::{Value, json};
 use std::fs;

@@ -3,7 +3,7 @@
 use super::peer;
 use perfring_consumer::{Cause, Consumer, Item, Observer, Policy, Start, Stat};
 use perfring_producer::{
-    Options, Producer, Producers, Report, ReserveError, SharedProducer, create,
+    Options, Producer, Producers, Report, ReserveError, SharedProducer, files::create,
 };
 use perfring_testkit::image::at;
 use perfring_testkit::wait::until;

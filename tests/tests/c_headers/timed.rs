@@ -1,8 +1,8 @@
 //! Timestamps that C takes: of one clock with Rust's, in one order, with true dates.
 
 use super::peer;
-use perfring_consumer::{Anchors, Item, MachineClock, Observer, Snapshot, Start};
-use perfring_producer::{CreateError, Evict, Options, Policy, Producer, create};
+use perfring_consumer::{Anchors, Item, Observer, Snapshot, Start, advanced::MachineClock};
+use perfring_producer::{CreateError, Evict, Options, Policy, Producer, files::create};
 use perfring_shm::ClockError;
 use perfring_testkit::image::at;
 use perfring_tests::foreign::{Build, Peer, c_program, lines};

@@ -10,8 +10,8 @@ use crate::source::Source;
 use crate::types::TypeTable;
 use crate::wait::{self, Timeout};
 use perfring_consumer::{
-    Acknowledge, AttachError, ConsumerOptions, Count, ObserverOptions, Refused, Saved, Start,
-    WaitStrategy,
+    Acknowledge, AttachError, ConsumerOptions, Count, ObserverOptions, Refused, Start,
+    WaitStrategy, advanced::Saved,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};

@@ -2,8 +2,8 @@
 
 use crate::errors;
 use crate::kind::{At, Size, choice, policy_of};
-use perfring_consumer::{AttachError, Layout, RingFile};
-use perfring_producer::{CreateError, Location, Options, RecordType, ReserveError, create};
+use perfring_consumer::{AttachError, Layout, files::RingFile};
+use perfring_producer::{CreateError, Location, Options, RecordType, ReserveError, files::create};
 use perfring_telemetry::names::{self, AttributeName};
 use perfring_telemetry::types::tagged::{Key, TaggedWriter};
 use perfring_telemetry::types::{Class, Field, Shape};

@@ -10,7 +10,9 @@ use crate::sender::Shared;
 use crate::sender::many::Records;
 use crate::types;
 use crate::wait::Timeout;
-use perfring_producer::{OpenError, Options, Producers, RecordType, create, create_if_missing};
+use perfring_producer::{
+    OpenError, Options, Producers, RecordType, create_if_missing, files::create,
+};
 use perfring_view::figures::json::producer_totals;
 use pyo3::prelude::*;
 use pythonize::pythonize;

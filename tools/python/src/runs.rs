@@ -4,7 +4,7 @@ use crate::lost::Lost;
 use crate::memory::pinned::Pinned;
 use crate::pins::Cell;
 use crate::spare::Copies;
-use perfring_consumer::{Lead, Record, Writer};
+use perfring_consumer::{Record, Writer, advanced::Lead};
 use pyo3::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;

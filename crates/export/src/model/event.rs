@@ -3,7 +3,7 @@
 use super::rule_name::RuleName;
 use perfring_consumer::{
     Anchors, Cause, Layout, Location, Lost, Observer, OwnerInfo, Policy, Producers, RecordType,
-    Saved, Writer,
+    Writer, advanced::Saved,
 };
 use perfring_context::Birth;
 use perfring_types::read::{BadPayload, Type, TypeTable, Value};

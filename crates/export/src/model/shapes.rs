@@ -3,7 +3,7 @@
 use crate::model::event::{Origin, Rec};
 use perfring_consumer::{
     AttachError, Item, Layout, Location, Observer, OwnerInfo, Producers, ReadError, Record,
-    RecordType, RingTotals, Saved, Snapshot, Start, Types,
+    RecordType, RingTotals, Snapshot, Start, Types, advanced::Saved,
 };
 use perfring_types::Entries;
 use std::collections::HashMap;

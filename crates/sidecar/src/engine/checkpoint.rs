@@ -109,7 +109,7 @@ impl<K: Copy + Eq + Hash> Checkpoints<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perfring_consumer::Saved;
+    use perfring_consumer::advanced::Saved;
 
     fn at(pos: u64) -> Place {
         Saved { pos, ..Saved::default() }.into()

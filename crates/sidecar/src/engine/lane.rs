@@ -8,7 +8,9 @@ use super::refused::{pass, refused};
 use super::ring::{Quick, Ring};
 use super::rings::Rings;
 use perfring_consumer::advanced::Front;
-use perfring_consumer::{AttachError, Cause, Count, Item, Lost, Observer, Refused, Saved};
+use perfring_consumer::{
+    AttachError, Cause, Count, Item, Lost, Observer, Refused, advanced::Saved,
+};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::BuildHasherDefault;

@@ -9,7 +9,7 @@ use super::ring::Ring;
 use super::rings::Rings;
 use crate::config::Delivery;
 use crate::config::filter::Filter;
-use perfring_consumer::Saved;
+use perfring_consumer::advanced::Saved;
 use perfring_export::{Event, Origin, Output, OutputError};
 use std::rc::Rc;
 use std::time::Instant;

@@ -1,6 +1,6 @@
 //! A place of an output in a ring.
 
-use perfring_consumer::Saved;
+use perfring_consumer::advanced::Saved;
 
 /// A place in a ring: a position, and the number of records and losses after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use crate::config::{From, Input, Mode};
 use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::{
     Acknowledge, AttachError, Cause, Consumer, ConsumerOptions, Count, Location, Lost, Observer,
-    ObserverOptions, Policy, Refused, Saved, Start,
+    ObserverOptions, Policy, Refused, Start, advanced::Saved,
 };
 use perfring_export::{Origin, Shapes, sum_of};
 use perfring_set::{Source, is_priority};

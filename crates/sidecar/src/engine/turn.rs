@@ -7,7 +7,7 @@ use super::outlet::Outlet;
 use super::pending::Pending;
 use super::place::reached;
 use super::ring::{Note, Stage};
-use perfring_consumer::{Item, Lost, ReadError, Saved, Types};
+use perfring_consumer::{Item, Lost, ReadError, Types, advanced::Saved};
 use perfring_export::{Event, Loss, Origin, OutputError, Rec, Shapes, What};
 use perfring_set::SourceError;
 use std::time::Instant;

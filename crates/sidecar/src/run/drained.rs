@@ -1,6 +1,6 @@
 //! Removes rings that are read to their end.
 
-use perfring_consumer::{AttachError, Idle, Location, Refused};
+use perfring_consumer::{AttachError, Location, Refused, files::Idle};
 
 /// Removes a ring that is read to its end, with these losses, and has no producer. Returns whether it did.
 pub(super) fn remove(

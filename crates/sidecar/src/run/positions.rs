@@ -1,7 +1,7 @@
 //! Positions in observed rings, saved in a file.
 
 use super::lock_file;
-use perfring_consumer::{Cause, Count, Refused, Saved};
+use perfring_consumer::{Cause, Count, Refused, advanced::Saved};
 use perfring_export::{FileMode, replace};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};

@@ -2,7 +2,7 @@
 
 use super::{attach, engine};
 use crate::scripted::{Scripted, publish, ring, until};
-use perfring_consumer::{Acknowledge, Consumer, ConsumerOptions, MachineClock};
+use perfring_consumer::{Acknowledge, Consumer, ConsumerOptions, advanced::MachineClock};
 use perfring_producer::{Options, Policy, Producer};
 use perfring_sidecar::config::Delivery;
 use perfring_sidecar::{Engine, RingStatus};

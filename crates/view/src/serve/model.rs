@@ -3,7 +3,7 @@
 use super::clock::Clock;
 use super::who::Who;
 use crate::row::{Holder, Reader, Row, losses};
-use perfring_consumer::{Policy, Producers, Saved};
+use perfring_consumer::{Policy, Producers, advanced::Saved};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;

@@ -2,7 +2,10 @@
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
-use perfring_consumer::{Consumer, Item, Recovered, Stat, recover};
+use perfring_consumer::{
+    Consumer, Item, Stat,
+    files::{Recovered, recover},
+};
 use perfring_producer::{CpuProducer, Options, ReserveError};
 use perfring_tests::NUMBERED;
 use perfring_tests::shared::{Raw, balance, reporter, said};

@@ -3,7 +3,7 @@
 use super::stage::*;
 use super::traced::*;
 use perfring_abi::FIELDS;
-use perfring_consumer::{Lead, Policy, Recovered};
+use perfring_consumer::{Policy, advanced::Lead, files::Recovered};
 use perfring_tests::ring_dir;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};

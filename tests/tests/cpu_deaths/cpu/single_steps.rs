@@ -1,7 +1,7 @@
 //! A call whose sequences are all aborted: it is single-stepped, as by a debugger.
 
 use super::stage::*;
-use perfring_consumer::{Lead, Policy};
+use perfring_consumer::{Policy, advanced::Lead};
 use perfring_tests::ring_dir;
 
 /// More steps than any such call takes: 256 aborts, and the count of the refusal.

@@ -3,7 +3,7 @@
 use super::others::*;
 use super::traced::*;
 use nix::sys::signal::Signal;
-use perfring_consumer::{Lead, Policy};
+use perfring_consumer::{Policy, advanced::Lead};
 use perfring_producer::{Options, record_size};
 use perfring_tests::stepped::OneCpu;
 use std::path::Path;

@@ -3,7 +3,7 @@
 use super::stage::*;
 use super::traced::*;
 use perfring_abi::RecordWord;
-use perfring_consumer::{Lead, Policy};
+use perfring_consumer::{Policy, advanced::Lead};
 use perfring_testkit::size::{cases, long};
 use perfring_tests::ring_dir;
 use perfring_tests::shared::Raw;

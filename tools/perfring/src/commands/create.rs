@@ -2,7 +2,7 @@
 
 use crate::args;
 use crate::failure::{Failure, note};
-use perfring_consumer::{FileSystem, Location};
+use perfring_consumer::{Location, files::FileSystem};
 use perfring_producer::{CpuProducer, Evict, Options, Policy, Producers, Report, SLOTS_DEFAULT};
 
 /// Create a ring
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         };
         CpuProducer::create(dir, &options)?;
     } else {
-        perfring_producer::create(&args.ring, &options)?;
+        perfring_producer::files::create(&args.ring, &options)?;
     }
     if let Ok(fs) = FileSystem::of(&args.ring)
         && let Some(warning) = fs.warning()

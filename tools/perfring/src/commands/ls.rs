@@ -6,7 +6,9 @@ use crate::failure::{Failure, note};
 use crate::left_out;
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
-use perfring_consumer::{AttachError, Location, Policy, Producers, RingFile, SeatState, Stat};
+use perfring_consumer::{
+    AttachError, Location, Policy, Producers, SeatState, Stat, files::RingFile,
+};
 use perfring_export::Stream;
 use perfring_set::{Listing, RingEntry, RingSet, SetError};
 use perfring_view::accounts::{Fill, is_fed};

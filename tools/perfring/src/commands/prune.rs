@@ -6,7 +6,7 @@ use crate::failure::{Failure, note};
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
 use perfring_export::Stream;
-use perfring_producer::dead_drafts;
+use perfring_producer::files::dead_drafts;
 use perfring_set::{Fate, Kept, PruneRule, Pruner, RingSet, Verdict};
 use perfring_view::owner::{count, printable};
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ use crate::records::select::SelectArgs;
 use crate::records::time::Since;
 use crate::stop::{POLL, Stop};
 use indicatif::HumanBytes;
-use perfring_consumer::{Cause, Location, MachineClock, Start};
+use perfring_consumer::{Cause, Location, Start, advanced::MachineClock};
 use perfring_export::Stream;
 use perfring_export::recording::{Existing, Options, Recording};
 use perfring_export::{

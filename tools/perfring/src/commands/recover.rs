@@ -3,7 +3,7 @@
 use crate::args;
 use crate::events::input::rings_of;
 use crate::failure::Failure;
-use perfring_consumer::{AttachError, Location, Producers, Recovered, Stat};
+use perfring_consumer::{AttachError, Location, Producers, Stat, files::Recovered};
 use perfring_export::Stream;
 use perfring_view::owner::{count, held_up, name, owner};
 use std::io::{LineWriter, Write};
@@ -37,7 +37,7 @@ fn recover(location: &Location) -> Result<(), Failure> {
              where the last one stopped"
         )]);
     }
-    let recovered = perfring_consumer::recover(location).map_err(|error| match &error {
+    let recovered = perfring_consumer::files::recover(location).map_err(|error| match &error {
         AttachError::Permission { .. } => Failure::General(format!(
             "no permission to write to {location}, which recovery needs: run this as its owner"
         )),

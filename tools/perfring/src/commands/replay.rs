@@ -156,7 +156,7 @@ fn open(args: &Args, time: bool) -> Result<AnyProducer, Failure> {
     match AnyProducer::attach(&args.ring, "perfring replay") {
         Err(AttachError::NotFound { .. }) => {
             let options = Options { size: args.size, time, ..Options::default() };
-            perfring_producer::create(&args.ring, &options)?;
+            perfring_producer::files::create(&args.ring, &options)?;
             Ok(AnyProducer::attach(&args.ring, "perfring replay")?)
         }
         producer => Ok(producer?),

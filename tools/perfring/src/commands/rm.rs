@@ -4,7 +4,7 @@ use crate::args;
 use crate::events::input::rings_of;
 use crate::failure::Failure;
 use perfring_consumer::{AttachError, Location, Producers, Stat};
-use perfring_producer::Removal;
+use perfring_producer::files::Removal;
 use perfring_view::accounts::is_fed;
 use std::path::Path;
 
@@ -64,7 +64,7 @@ fn remove_set(args: &Args, dir: &Path) -> Result<(), Failure> {
 
 fn remove(ring: &Location, force: bool) -> Result<(), Failure> {
     let removal = if force { Removal::Always } else { Removal::IfFree };
-    perfring_producer::remove(ring, removal).map_err(|error| match &error {
+    perfring_producer::files::remove(ring, removal).map_err(|error| match &error {
         AttachError::Busy { .. } => {
             Failure::General(format!("{error}; end it first, or remove the ring with --force"))
         }

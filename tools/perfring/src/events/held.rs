@@ -1,6 +1,6 @@
 //! A copy of the next item, as readers lend it only until the next call.
 
-use perfring_consumer::{Item, Lost, Record, Saved, Writer};
+use perfring_consumer::{Item, Lost, Record, Writer, advanced::Saved};
 use perfring_export::{Event, Loss, Origin, Rec, What};
 
 #[derive(Debug, Default)]

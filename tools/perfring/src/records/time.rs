@@ -1,7 +1,7 @@
 //! The times of records, and `--since`.
 
 use crate::failure::Failure;
-use perfring_consumer::{Anchors, Item, Location, MachineClock, Record, Snapshot};
+use perfring_consumer::{Anchors, Item, Location, Record, Snapshot, advanced::MachineClock};
 use perfring_types::read::parse_duration;
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -40,7 +40,7 @@ impl<const BATCHED: bool> Contestant for Named<BATCHED> {
     fn create(path: &Path, setup: &Setup) -> Result<(), CompareError> {
         let consumers = setup.receivers as u32;
         let options = Options { consumers, ..options(setup, Producers::One, Evict::Exact) };
-        perfring_producer::create(path, &options).map_err(error)
+        perfring_producer::files::create(path, &options).map_err(error)
     }
 
     fn sender(path: &Path, setup: &Setup, _index: usize) -> Result<Self::Sender, CompareError> {

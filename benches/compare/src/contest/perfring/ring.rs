@@ -62,5 +62,5 @@ pub(super) fn options(setup: &Setup, producers: Producers, evict: Evict) -> Opti
 }
 
 pub(super) fn create(path: &Path, setup: &Setup, producers: Producers) -> Result<(), CompareError> {
-    perfring_producer::create(path, &options(setup, producers, Evict::Exact)).map_err(error)
+    perfring_producer::files::create(path, &options(setup, producers, Evict::Exact)).map_err(error)
 }

@@ -40,7 +40,7 @@ pub(super) fn make(path: &Path, setup: &Setup, time: bool) -> Result<(), Compare
     std::fs::create_dir(path)?;
     let options = Options { time, ..options(setup, Producers::One, Evict::Exact) };
     (0..setup.senders)
-        .try_for_each(|index| perfring_producer::create(ring(path, index), &options).map_err(error))
+        .try_for_each(|index| perfring_producer::files::create(ring(path, index), &options).map_err(error))
 }
 
 pub(super) fn consumers(path: &Path, setup: &Setup) -> Result<Vec<Consumer>, CompareError> {

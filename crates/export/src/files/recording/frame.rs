@@ -5,7 +5,9 @@ use super::machine::Machine;
 use crate::model::event::{Loss, LossCause, Origin, Rec, Totals};
 use crate::model::mangle::truncated;
 use crate::model::rule_name::RuleName;
-use perfring_consumer::{Anchor, Anchors, Cause, OwnerInfo, Policy, Record, RecordType, Writer};
+use perfring_consumer::{
+    Anchors, Cause, OwnerInfo, Policy, Record, RecordType, Writer, advanced::Anchor,
+};
 use perfring_context::Birth;
 use perfring_types::Entry;
 

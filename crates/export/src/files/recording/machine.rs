@@ -1,7 +1,7 @@
 //! The machine that recorded.
 
 use crate::model::timeline::wall_now;
-use perfring_consumer::MachineClock;
+use perfring_consumer::advanced::MachineClock;
 use std::fs;
 
 /// The program that recorded, its machine and the time.

@@ -5,7 +5,7 @@ use super::write::Recording;
 use crate::delivery::output::{Output, OutputError, Took};
 use crate::delivery::terms::{FileMode, Terms};
 use crate::model::event::{Event, Loss, Origin, Rec, What};
-use perfring_consumer::{Item, ReadError, Saved, Snapshot};
+use perfring_consumer::{Item, ReadError, Snapshot, advanced::Saved};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::Path;

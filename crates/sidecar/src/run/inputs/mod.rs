@@ -10,7 +10,7 @@ use super::unreadable::Unreadable;
 use crate::config::{Input, InputSource};
 use crate::engine::Engine;
 use crate::log::Say;
-use perfring_consumer::{Location, RingFile};
+use perfring_consumer::{Location, files::RingFile};
 use perfring_kernel::Target;
 use perfring_set::{Change, Follower, NotRead, RingEntry};
 use poll::{Poll, Tried, Troubles};

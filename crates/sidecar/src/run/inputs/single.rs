@@ -3,7 +3,7 @@
 use super::poll::{Poll, Tried};
 use crate::config::Input;
 use crate::run::damaged::is_damage;
-use perfring_consumer::{AttachError, Location, RingFile};
+use perfring_consumer::{AttachError, Location, files::RingFile};
 use perfring_set::NotRead;
 
 pub(super) struct Single {

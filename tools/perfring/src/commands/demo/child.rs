@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::unistd::getppid;
-use perfring_producer::Removal;
+use perfring_producer::files::Removal;
 use std::path::{Path, PathBuf};
 
 /// A process of the demo
@@ -69,7 +69,7 @@ pub(crate) fn child(args: &ChildArgs) -> Result<(), Failure> {
 fn clean_up(dir: &Path) {
     for station in &STATIONS {
         // A file that was removed already is no error.
-        let _ = perfring_producer::remove(dir.join(station.name), Removal::Always);
+        let _ = perfring_producer::files::remove(dir.join(station.name), Removal::Always);
     }
     let _ = std::fs::remove_dir(dir);
 }

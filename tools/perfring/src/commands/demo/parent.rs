@@ -10,7 +10,7 @@ use crate::commands::view;
 use crate::failure::Failure;
 use crate::stop::Stop;
 use perfring_consumer::{Policy, Stat};
-use perfring_producer::{Options, create};
+use perfring_producer::{Options, files::create};
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};

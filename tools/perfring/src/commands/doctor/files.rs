@@ -8,7 +8,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use perfring_abi::{BadRing, FIELDS, HeaderPage, Layout};
 use perfring_consumer::Location;
-use perfring_producer::dead_drafts;
+use perfring_producer::files::dead_drafts;
 use perfring_set::NotRead;
 use std::fs::{self, File};
 use std::io;

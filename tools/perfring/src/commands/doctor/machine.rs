@@ -5,7 +5,7 @@ use super::report::{Report, SHM};
 use crate::args::show_size;
 use crate::failure::Failure;
 use nix::unistd::{AccessFlags, Uid, eaccess};
-use perfring_consumer::{FileSystem, MachineClock};
+use perfring_consumer::{advanced::MachineClock, files::FileSystem};
 use perfring_producer::SetError;
 use perfring_shm::{CpuThread, RseqRegistration};
 use rustix::thread::{MembarrierCommand, membarrier_query};

@@ -13,7 +13,8 @@ use crate::figures::agreed;
 use crate::figures::types::used;
 use nix::unistd::{AccessFlags, Uid, eaccess};
 use perfring_consumer::{
-    FileSystem, Layout, Location, Producers, Refused, RingFile, RingTotals, Stat,
+    Layout, Location, Producers, Refused, RingTotals, Stat,
+    files::{FileSystem, RingFile},
 };
 use perfring_view::accounts::{Balance, is_fed};
 use perfring_view::figures::types_use::TypesUse;
