@@ -136,7 +136,7 @@ impl Trial {
 
     /// Tries an observer from this position.
     pub fn observe(&mut self, start: Start) {
-        if let Some(mut observer) = self.attach(Observer::open(&self.path, start)) {
+        if let Some(mut observer) = self.attach(Observer::attach(&self.path, start)) {
             let most = items_at_most(observer.layout().data_size);
             let touch = touch(observer.layout());
             self.read_all(most, || observer.read().map(|item| item.map(&touch)));
@@ -159,7 +159,7 @@ impl Trial {
                 items.next().transpose().map(|item| item.map(&touch))
             });
         }
-        if let Some(observer) = self.attach(Observer::open(&self.path, Start::Latest))
+        if let Some(observer) = self.attach(Observer::attach(&self.path, Start::Latest))
             && let Err(corrupt) = observer.snapshot()
         {
             sentence(&corrupt);
@@ -272,7 +272,7 @@ impl Trial {
     pub fn recover(&mut self) {
         if let Some(recovered) = self.attach(recover(&self.path)) {
             assert!(recovered.swept.len() <= 4096);
-            if let Some(mut observer) = self.attach(Observer::open(&self.path, Start::Oldest)) {
+            if let Some(mut observer) = self.attach(Observer::attach(&self.path, Start::Oldest)) {
                 let most = items_at_most(observer.layout().data_size);
                 let touch = touch(observer.layout());
                 self.read_all(most, || observer.read().map(|item| item.map(&touch)));

@@ -2,7 +2,8 @@
 //! present`, exactly.
 
 use perfring_consumer::{
-    Cause, Consumer, Item, Lost, Observer, Policy, ReadError, Snapshot, Start, Stat, WaitStrategy,
+    Cause, Consumer, ConsumerOptions, Item, Lost, Observer, Policy, ReadError, Snapshot, Start,
+    Stat, WaitStrategy,
 };
 use perfring_producer::{Evict, Options, files::create};
 use perfring_tests::{actor, number_of, numbers, ring_dir};
@@ -81,8 +82,8 @@ fn a_drop_ring_loses_only_what_it_reports() {
         let dir = ring_dir();
         let ring = dir.path().join("ring");
         create(&ring, &Options { size, ..Options::default() }).unwrap();
-        let mut consumer = Consumer::attach(&ring).unwrap();
-        consumer.set_wait_strategy(pace);
+        let options = ConsumerOptions { wait: pace, ..ConsumerOptions::default() };
+        let mut consumer = Consumer::attach_with(&ring, &options).unwrap();
         let mut child = producer(&ring, len);
         let (tally, said) = follow(&mut child, |tally| {
             consumer.spin(Duration::from_micros(200));
@@ -115,7 +116,7 @@ fn an_overwrite_ring_counts_what_each_reader_missed() {
         let ring = dir.path().join("ring");
         let options = Options { size, evict, policy: Policy::Overwrite, ..Options::default() };
         create(&ring, &options).unwrap();
-        let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
+        let mut observer = Observer::attach(&ring, Start::Oldest).unwrap();
         let mut consumer = Consumer::attach(&ring).unwrap();
         let mut child = producer(&ring, len);
         let mut by_consumer = Tally::default();

@@ -373,7 +373,7 @@ fn a_c_program_fills_the_holes_of_a_sparse_copy_or_says_that_there_is_no_room() 
     assert!(meta.blocks() * 512 >= meta.len(), "there are no holes left");
     // An observer changes nothing, here too.
     sparse();
-    drop(Observer::open(&copy, Start::Oldest).unwrap());
+    drop(Observer::attach(&copy, Start::Oldest).unwrap());
     let meta = fs::metadata(&copy).unwrap();
     assert!(meta.blocks() * 512 < meta.len());
 }
@@ -392,7 +392,7 @@ fn the_flight_recorder_in_c_holds_the_newest_events_with_their_times() {
             let run = Command::new(&exe).arg(&ring).arg("5000").output().unwrap();
             assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
         }
-        let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
+        let mut observer = Observer::attach(&ring, Start::Oldest).unwrap();
         let (mut found, mut newest, mut last) = (0, None, Vec::new());
         while let Some(item) = observer.read().unwrap() {
             let perfring_consumer::Item::Record(record) = item else { panic!("nothing was lost") };

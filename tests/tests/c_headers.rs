@@ -207,7 +207,7 @@ fn what_c_overwrites_a_rust_observer_follows() {
         let ring = dir.path().join(format!("{evict:?}-{time}"));
         let options = Options { evict, time, ..options(Policy::Overwrite) };
         perfring_producer::files::create(&ring, &options).unwrap();
-        let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
+        let mut observer = Observer::attach(&ring, Start::Oldest).unwrap();
         let mut c = Peer::start(&exe, &["write", &COUNT.to_string()], &ring);
         assert_eq!(c.line(), "ready");
         let (mut next, mut read, mut lapped, mut newest) = (0, 0, 0, None);

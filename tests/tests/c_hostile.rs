@@ -35,7 +35,7 @@ const BASES: [&str; 10] = [
 type Outcome = (i32, u64, u64, String);
 
 fn rust(path: &Path) -> Outcome {
-    let mut observer = match Observer::open(path, Start::Oldest) {
+    let mut observer = match Observer::attach(path, Start::Oldest) {
         Ok(observer) => observer,
         Err(AttachError::Bad { source, .. }) => {
             let code = match source {

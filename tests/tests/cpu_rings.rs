@@ -269,7 +269,7 @@ fn an_overwrite_ring_keeps_the_newest_and_counts_the_others() {
         let totals = Stat::read(&ring).unwrap().totals.unwrap();
         assert_eq!(totals.producer.written, totals.overwritten.plus(totals.present));
         written += totals.producer.written.records;
-        let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
+        let mut observer = Observer::attach(&ring, Start::Oldest).unwrap();
         let (mut seen, mut present) = (Threads::default(), 0);
         while let Some(Item::Record(record)) = observer.read().unwrap() {
             seen.add(&record);

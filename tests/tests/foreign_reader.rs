@@ -159,7 +159,7 @@ fn reads_without_a_gap(ring: &Path, reader: &Path, count: u64) {
     // 64 KiB: more than a thousand wraps, and full often enough to lose some.
     let mut producer =
         Producer::create(ring, &Options { size: 64 << 10, ..Options::default() }).unwrap();
-    let mut observer = Observer::open(ring, Start::Oldest).unwrap();
+    let mut observer = Observer::attach(ring, Start::Oldest).unwrap();
     let foreign = Foreign::start(ring, reader, count);
 
     let mut discarded = 0;

@@ -111,7 +111,7 @@ fn expectation(name: &str) -> Value {
 /// Returns whether this machine can map the golden files at all; if not, checks the error.
 fn readable(path: &Path) -> bool {
     if cfg!(target_endian = "big") {
-        let error = Observer::open(path, Start::Oldest).unwrap_err();
+        let error = Observer::attach(path, Start::Oldest).unwrap_err();
         assert!(matches!(error, AttachError::Bad { .. }), "{error}");
         println!("this machine has the other byte order: {error}");
         return false;
@@ -260,7 +260,7 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
         assert_eq!(&json!(snapshot.span().end), upto, "{name}: span");
         assert_eq!(shown(snapshot.totals()), expect["books"], "{name}: the snapshot's totals");
 
-        let mut observer = Observer::open(&path, Start::Oldest).unwrap();
+        let mut observer = Observer::attach(&path, Start::Oldest).unwrap();
         let anchors = observer.anchors();
         let mut items = Vec::new();
         let mut places = vec![observer.saved()];
@@ -277,11 +277,11 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
 
         // From each position that it has been at, an observer finds the rest.
         for (read, place) in places.into_iter().enumerate() {
-            let mut observer = Observer::open(&path, Start::At(place)).unwrap();
+            let mut observer = Observer::attach(&path, Start::At(place)).unwrap();
             let rest = std::iter::from_fn(|| observer.read().unwrap().map(drop)).count();
             assert_eq!(rest, items.len() - read, "{name}: from {place:?}");
         }
-        let mut observer = Observer::open(&path, Start::Latest).unwrap();
+        let mut observer = Observer::attach(&path, Start::Latest).unwrap();
         let mut rest = Vec::new();
         while let Some(found) = observer.read().unwrap() {
             rest.push(item(found, &anchors));
@@ -489,7 +489,7 @@ fn a_shared_ring_is_recovered_whoever_does_it() {
         let file = fs::read(&copy).unwrap();
         assert_eq!(word(&file, "shared_lock"), 0, "{name}");
         assert_eq!(json!(word(&file, "producer_pos")), wanted["data_head"], "{name}");
-        let mut observer = Observer::open(&copy, Start::Oldest).unwrap();
+        let mut observer = Observer::attach(&copy, Start::Oldest).unwrap();
         let (mut items, anchors) = (Vec::new(), observer.anchors());
         while let Some(found) = observer.read().unwrap() {
             items.push(item(found, &anchors));
@@ -578,7 +578,7 @@ fn a_ring_per_cpu_of_another_boot_is_read_and_not_published_to() {
         for &cpu in &cpus {
             let path = dir.path().join(format!("cpu{cpu}"));
             assert_eq!(Stat::read(&path).unwrap().layout.cpu as usize, cpu);
-            assert!(Observer::open(&path, Start::Oldest).unwrap().read().unwrap().is_some());
+            assert!(Observer::attach(&path, Start::Oldest).unwrap().read().unwrap().is_some());
         }
     }
     println!("on {} CPUs", cpus.len());

@@ -175,7 +175,7 @@ const READERS: [(&str, Turn); 7] = [
         } else {
             Start::Latest
         };
-        match Observer::open(path, start) {
+        match Observer::attach(path, start) {
             Ok(mut observer) => {
                 figures.read(|| Ok(observer.read()?.map(keep).is_some()));
                 observer.wait(Duration::from_micros(50));

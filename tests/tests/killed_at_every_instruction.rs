@@ -240,7 +240,7 @@ fn inspect(ring: &Path) -> Reported {
     let p = totals.producer;
     assert_eq!(p.pos, written.bytes + p.discarded.bytes + 32 * p.lost_markers);
 
-    let mut observer = Observer::open(ring, Start::Oldest).unwrap();
+    let mut observer = Observer::attach(ring, Start::Oldest).unwrap();
     let (mut seen, mut times) = (Vec::new(), Vec::new());
     while let Some(item) = observer.read().unwrap() {
         match item {
@@ -339,7 +339,7 @@ fn go_on(ring: &Path, reported: Reported, start: Saved) -> u64 {
         assert_eq!(totals.refused.full.records, reported.full);
     }
     // An observer that saved its position before the death counts exactly what it missed.
-    let mut observer = Observer::open(ring, Start::At(start)).unwrap();
+    let mut observer = Observer::attach(ring, Start::At(start)).unwrap();
     let (mut seen, mut time) = (start.before.records, None);
     while let Some(item) = observer.read().unwrap() {
         match item {
@@ -406,7 +406,7 @@ fn play(exe: &str, scenes: &[Scene], steps_all: u64) {
         fresh();
         Stepped::start(exe, &["kill", scene.scenario], &ring).kill();
         let before = inspect(&ring);
-        let start = Observer::open(&ring, Start::Latest).unwrap().saved();
+        let start = Observer::attach(&ring, Start::Latest).unwrap().saved();
         assert_eq!(start.before.records, before.written);
 
         fresh();

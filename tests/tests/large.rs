@@ -68,7 +68,7 @@ fn full_speed(policy: Policy, producers: Producers, time: bool) {
         Producers::Many | Producers::Cpu => ("many", 4),
     };
     let mut consumer = Consumer::attach(&ring).unwrap();
-    let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
+    let mut observer = Observer::attach(&ring, Start::Oldest).unwrap();
     let mut children: Vec<_> = (1..=count)
         .map(|who: u64| {
             let name = who.to_string();
@@ -433,7 +433,7 @@ fn a_reader_that_trusts_nobody_takes_no_more_memory_than_it_says() {
         "{refused}"
     );
     assert!(refused.to_string().contains("Trust::Peers"), "{refused}");
-    let refused = Observer::open_with(
+    let refused = Observer::attach_with(
         &ring,
         &ObserverOptions {
             start: Start::Oldest,

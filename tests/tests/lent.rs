@@ -84,7 +84,7 @@ fn stays(bytes: &mut [u8], spoil: impl FnOnce()) {
 
 /// Reads everything. Each record is text, as it was committed.
 fn all_text(path: &Path) -> usize {
-    let mut observer = Observer::open(path, Start::Oldest).unwrap();
+    let mut observer = Observer::attach(path, Start::Oldest).unwrap();
     let mut records = 0;
     while let Some(item) = observer.read().unwrap() {
         let Item::Record(record) = item else { panic!("{item:?}") };
@@ -401,7 +401,7 @@ fn a_guarded_producer_writes_the_ring_that_any_other_writes() {
             ];
             prop_assert_eq!(both.each_ref().map(Any::is_guarded), [true, false]);
             let mut observers =
-                paths.each_ref().map(|path| Observer::open(path, Start::Oldest).unwrap());
+                paths.each_ref().map(|path| Observer::attach(path, Start::Oldest).unwrap());
             for (nth, op) in ops.iter().enumerate() {
                 let [guarded, trusting] = both.each_mut().map(|producer| producer.run(nth, op));
                 prop_assert_eq!(guarded, trusting, "{:?}", op);
@@ -488,7 +488,7 @@ fn an_entry_that_survives() {
         }
         "a reader that waits" => {
             let mut consumer = Consumer::attach(path).unwrap();
-            let mut observer = Observer::open(path, Start::Oldest).unwrap();
+            let mut observer = Observer::attach(path, Start::Oldest).unwrap();
             assert_eq!((consumer.read(), observer.read()), (Ok(None), Ok(None)));
             file.set_len(4096).unwrap(); // all that they look at is there
             until("the consumer's error", || {

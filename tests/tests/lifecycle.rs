@@ -247,7 +247,7 @@ fn a_named_segment_is_a_ring_like_any_other() {
     assert!(matches!(create(name.as_str(), &Options::default()), Err(CreateError::Exists { .. })));
     producer.publish_as(NUMBERED, &numbered(1, 500)).unwrap();
     let mut consumer = Consumer::attach(name.as_str()).unwrap();
-    let mut observer = Observer::open(name.as_str(), Start::Oldest).unwrap();
+    let mut observer = Observer::attach(name.as_str(), Start::Oldest).unwrap();
     assert_eq!(read_numbers(&mut consumer), [1]);
     assert!(observer.read().unwrap().is_some());
     // A trap of named segments: dropping the creator's handle must not remove the name.

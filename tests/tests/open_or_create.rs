@@ -4,7 +4,8 @@
 use perfring_consumer::Observer;
 use perfring_producer::{
     AttachError, CpuProducer, CreateError, OpenError, Options, Policy, Producer, Report,
-    ReserveError, SetError, SharedProducer, create_if_missing, files::create,
+    ReserveError, SetError, SharedProducer,
+    files::{create, create_if_missing},
 };
 use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::shared::Driven;
@@ -17,7 +18,7 @@ const ROUNDS: usize = 200;
 const AT_ONCE: usize = 4;
 
 fn uuid_of(ring: &Path) -> u128 {
-    let observer = Observer::open(ring, perfring_consumer::Start::Oldest).unwrap();
+    let observer = Observer::attach(ring, perfring_consumer::Start::Oldest).unwrap();
     u128::from_be_bytes(observer.layout().uuid)
 }
 

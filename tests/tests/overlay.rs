@@ -118,7 +118,7 @@ fn where_the_overlay_is_seen_nobody_attaches_to_its_upper_directory() {
         );
         // Who only reads may do so.
         producer.publish_as(NUMBERED, &numbered(1, 40)).unwrap();
-        let mut observer = Observer::open(&upper, Start::Oldest).unwrap();
+        let mut observer = Observer::attach(&upper, Start::Oldest).unwrap();
         assert!(observer.read().unwrap().is_some());
         // The mount that shows the file is its own path.
         assert!(Stat::read(&merged).unwrap().producer.alive);

@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use perfring_abi::FIELDS;
-use perfring_consumer::{Consumer, Item, PollBy, PollError, Pollable, WakeAt};
+use perfring_consumer::{Consumer, ConsumerOptions, Item, PollBy, PollError, Pollable, WakeAt};
 use perfring_producer::{Options, Policy, Producer, files::create};
 use perfring_testkit::wait::{WATCHDOG, Watchdog};
 use perfring_tests::{
@@ -286,13 +286,14 @@ fn thresholds_limits_losses_and_an_end_of_the_arming_thread_make_it_readable() {
             let path = dir.path().join("ring");
             let options = Options { policy: Policy::Overwrite, size: 4096, ..Options::default() };
             let mut producer = Producer::create(&path, &options).unwrap();
-            let mut consumer = Consumer::attach(&path).unwrap();
+            let options =
+                ConsumerOptions { wake_at: WakeAt::Records(3), ..ConsumerOptions::default() };
+            let mut consumer = Consumer::attach_with(&path, &options).unwrap();
             let mut pollable = consumer.pollable(by).unwrap();
             // The limit alone.
             assert!(consumer.arm(&mut pollable, Duration::from_millis(1)).unwrap());
             assert!(becomes_readable(&pollable), "{mechanism}: at its limit");
             // Three records, and not before.
-            consumer.set_wake_at(WakeAt::Records(3));
             assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
             producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap();
             producer.publish_as(NUMBERED, &numbered(1, 8)).unwrap();
@@ -309,7 +310,9 @@ fn thresholds_limits_losses_and_an_end_of_the_arming_thread_make_it_readable() {
             assert!(matches!(consumer.read().unwrap(), Some(Item::Lost(_))));
             while consumer.read().unwrap().is_some() {}
             // The thread that armed has ended before the record comes.
-            consumer.set_wake_at(WakeAt::Record);
+            drop((consumer, pollable));
+            let consumer = Consumer::attach(&path).unwrap();
+            let pollable = consumer.pollable(by).unwrap();
             let armed = |mut consumer: Consumer, mut pollable| {
                 assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
                 (consumer, pollable)

@@ -26,7 +26,7 @@ fn refusal(trial: &mut Trial, file: &[u8]) -> Option<BadRing> {
     };
     let refused = Stat::read(&trial.path).err().map(bad);
     // All entry points return the same.
-    assert_eq!(Observer::open(&trial.path, Start::Oldest).err().map(bad), refused);
+    assert_eq!(Observer::attach(&trial.path, Start::Oldest).err().map(bad), refused);
     assert_eq!(Snapshot::take(&trial.path).err().map(bad), refused);
     assert_eq!(
         Consumer::attach_with(&trial.path, &ConsumerOptions::named("hostile")).err().map(bad),
@@ -198,7 +198,7 @@ fn files_that_are_no_rings_are_refused() {
     ] {
         trial.case(path.display().to_string(), |trial| {
             for refused in [
-                Observer::open(&path, Start::Oldest).err(),
+                Observer::attach(&path, Start::Oldest).err(),
                 Snapshot::take(&path).err(),
                 Stat::read(&path).err(),
                 Consumer::attach_with(&path, &ConsumerOptions::named("hostile")).err(),

@@ -3,13 +3,14 @@
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use perfring_abi::record_size;
 use perfring_consumer::{
     AttachError, Consumer, Count, Item, Observer, Policy, Start, Stat,
     files::{Recovered, recover},
 };
 use perfring_producer::{
     Options, Producer, Producers, Refused, ReserveError, SharedProducer, SharedReservation,
-    files::create, record_size,
+    files::create,
 };
 use perfring_testkit::wait::{WATCHDOG, until};
 use perfring_tests::shared::{Driven, Raw, Reported, balance, said};
@@ -134,7 +135,7 @@ fn reservations_end_in_any_order_and_the_head_stands_before_the_oldest_open_one(
     for policy in [Policy::Drop, Policy::Overwrite] {
         let ring = dir.path().join(policy.name());
         let producer = SharedProducer::create(&ring, &small(policy)).unwrap();
-        let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
+        let mut observer = Observer::attach(&ring, Start::Oldest).unwrap();
         let mut consumer = Consumer::attach(&ring).unwrap();
         let mut seq = 0;
         for order in orders(4) {
@@ -200,7 +201,7 @@ fn reservations_of_several_processes_end_in_any_order() {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
     let own = SharedProducer::create(&ring, &Options { size: 1 << 16, ..Options::many() }).unwrap();
-    let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
+    let mut observer = Observer::attach(&ring, Start::Oldest).unwrap();
     let mut others: Vec<Driven> = (0..3).map(|_| drive(&ring, "other").0).collect();
     let size = record_size(100);
     let mut reported = Reported::default();

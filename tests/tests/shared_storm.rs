@@ -215,7 +215,7 @@ fn storm(policy: Policy, aux_size: u64) {
                 })
             }
             Policy::Overwrite => {
-                let mut observer = Observer::open(path, Start::Oldest).unwrap();
+                let mut observer = Observer::attach(path, Start::Oldest).unwrap();
                 scope.spawn(move || {
                     read_all(over, checker, |checker| {
                         let found = observer.wait(Duration::from_millis(50));

@@ -1,10 +1,11 @@
 //! Timestamps across processes, time namespaces and restarts: one clock, one order, true dates.
 
+use perfring_abi::record_size;
 use perfring_consumer::{
     AttachError, Consumer, Item, Observer, Policy, Snapshot, Start, Stat, advanced::MachineClock,
 };
 use perfring_producer::{
-    Options, Producer, Producers, ReserveError, SharedProducer, files::create, record_size,
+    Options, Producer, Producers, ReserveError, SharedProducer, files::create,
 };
 use perfring_tests::{NUMBERED, ring_dir, skip};
 use std::collections::HashMap;
@@ -157,7 +158,7 @@ fn every_entry_point_gives_the_same_timestamps_and_true_dates() {
             let ring = dir.path().join("ring");
             create(&ring, &timed(policy, producers)).unwrap();
             let mut consumer = Consumer::attach(&ring).unwrap();
-            let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
+            let mut observer = Observer::attach(&ring, Start::Oldest).unwrap();
             let mut dates = Vec::new();
             let publish = |payload: &[u8]| match producers {
                 Producers::One => Producer::attach(&ring).unwrap().publish_as(NUMBERED, payload),
@@ -284,9 +285,9 @@ fn an_unknown_clock_is_refused() {
     let mut bytes = std::fs::read(&ring).unwrap();
     bytes[1304] = 1; // CLOCK_MONOTONIC
     std::fs::write(&ring, &bytes).unwrap();
-    let error = Observer::open(&ring, Start::Oldest).unwrap_err();
+    let error = Observer::attach(&ring, Start::Oldest).unwrap_err();
     assert!(matches!(error, AttachError::Bad { .. }) && error.to_string().contains("time_clock"));
     bytes[1168] = 0; // no time, but a clock
     std::fs::write(&ring, &bytes).unwrap();
-    assert!(Observer::open(&ring, Start::Oldest).is_err());
+    assert!(Observer::attach(&ring, Start::Oldest).is_err());
 }

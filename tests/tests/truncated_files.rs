@@ -128,7 +128,7 @@ fn each(methods: &[&str], mut entry: impl FnMut(&str, &mut Case<'_>) -> bool) {
                 let mut case = Case { what, path: &path, left, harmless, publish };
                 rings += 1;
                 errors += u32::from(entry(method, &mut case));
-                let again = Observer::open(&path, Start::Oldest);
+                let again = Observer::attach(&path, Start::Oldest);
                 let refused = matches!(again, Err(AttachError::Bad { .. }));
                 assert!(refused, "{}: an attach is refused", case.what);
             }
@@ -224,7 +224,7 @@ fn a_truncated_file_is_an_error_for_a_consumer_that_borrows() {
 #[test]
 fn a_truncated_file_is_an_error_for_an_observer() {
     each(&["read", "take", "snapshot", "wait"], |method, case| {
-        let mut observer = Observer::open(case.path, Start::Oldest).unwrap();
+        let mut observer = Observer::attach(case.path, Start::Oldest).unwrap();
         if method != "wait" {
             observer.read().unwrap().map(whole).unwrap();
         }

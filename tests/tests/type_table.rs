@@ -184,7 +184,7 @@ fn survives(ring: &Path, what: &str, words: &[(u64, u64)]) {
     }
     let count = Snapshot::take(ring).unwrap().types().entries().count();
     assert!(count < 70_000, "{what}: {count}");
-    let observer = Observer::open(ring, Start::Oldest).unwrap();
+    let observer = Observer::attach(ring, Start::Oldest).unwrap();
     assert!(!observer.has_more_types(&observer.types()), "{what}");
     let mut producer = Producer::attach(ring).unwrap();
     let answer = producer.register(&NUMBERED_TYPE);

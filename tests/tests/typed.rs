@@ -3,7 +3,7 @@
 use perfring_consumer::{
     Consumer, Item, Observer, Record as Read, SchemaMismatch, Start, TypeMismatch,
 };
-use perfring_producer::{Options, Policy, Producer, PublishError, ReserveError, SharedProducer};
+use perfring_producer::{Options, Policy, Producer, ReserveError, SharedProducer};
 use perfring_tests::shapes::{Line, Quote};
 use perfring_tests::{NUMBERED, numbered, ring_dir};
 use perfring_types::{Record, Schema};
@@ -61,7 +61,7 @@ impl Any {
         }
     }
 
-    fn archive(&mut self, line: &Line) -> Result<(), PublishError> {
+    fn archive(&mut self, line: &Line) -> Result<(), ReserveError> {
         match self {
             Any::One(producer) => producer.publish_rkyv(line),
             Any::Many(producer) => producer.publish_rkyv(line),
@@ -76,7 +76,7 @@ fn read_all(ring: &Path, mut look: impl FnMut(&Read<'_>)) {
         let Item::Record(record) = item else { panic!("{item:?}") };
         look(&record);
     }
-    let mut observer = Observer::open(ring, Start::Oldest).unwrap();
+    let mut observer = Observer::attach(ring, Start::Oldest).unwrap();
     while let Some(Item::Record(record)) = observer.read().unwrap() {
         look(&record);
     }
@@ -123,7 +123,7 @@ fn a_consumer_of_a_drop_ring_has_the_struct_itself_and_not_a_copy() {
         quotes.push(quote);
     }
     let apart = std::ptr::from_ref(quotes[1]).addr() - std::ptr::from_ref(quotes[0]).addr();
-    assert_eq!(apart as u64, perfring_producer::record_size(size_of::<Quote>()));
+    assert_eq!(apart as u64, perfring_abi::record_size(size_of::<Quote>()));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn a_record_of_another_type_is_refused_with_a_message() {
     producer.publish_as(NUMBERED, &numbered(1, 64)).unwrap();
     producer.publish_as(Quote::SCHEMA.id, &[0; 63]).unwrap();
     producer.publish_as(Line::SCHEMA.id, &[0xff; 40]).unwrap();
-    let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
+    let mut observer = Observer::attach(&ring, Start::Oldest).unwrap();
     let mut next = || match observer.read().unwrap() {
         Some(Item::Record(record)) => (
             record.as_pod::<Quote>().copied().unwrap_err(),
@@ -158,7 +158,7 @@ fn a_ring_says_why_it_has_none_of_a_type() {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
     let mut producer = Producer::create(&ring, &Options::default()).unwrap();
-    let types = |ring: &Path| Observer::open(ring, Start::Oldest).unwrap().types();
+    let types = |ring: &Path| Observer::attach(ring, Start::Oldest).unwrap().types();
     assert_eq!(types(&ring).check::<Line>(), Ok(false));
     let format = "rkyv 0.8 big unaligned 64";
     producer.register(&Schema { format, ..Line::SCHEMA }.with_hashed_id()).unwrap();
@@ -257,9 +257,7 @@ fn an_archive_that_is_too_long_is_a_counted_loss() {
         let mut producer = Any::create(&ring, &options);
         let line = |len| Line { message: "x".repeat(len), ..fresh() };
         let refused = producer.archive(&line(5000)).unwrap_err();
-        let PublishError::Reserve(ReserveError::TooLarge { max, .. }) = refused else {
-            panic!("{refused:?}")
-        };
+        let ReserveError::TooLarge { max, .. } = refused else { panic!("{refused:?}") };
         // A record that fits beside the report of that loss is published, though its space is tried
         // for in larger and larger pieces.
         let empty = rkyv::to_bytes::<rkyv::rancor::Error>(&line(0)).unwrap().len();
@@ -293,7 +291,7 @@ fn a_short_archive_finds_the_remaining_space_after_long_ones() {
         for _ in 0..fits {
             producer.publish_rkyv(&line(40)).unwrap();
         }
-        let full = PublishError::Reserve(ReserveError::Full);
+        let full = ReserveError::Full;
         assert_eq!(producer.publish_rkyv(&line(40)), Err(full));
         let refused = producer.totals().refused.full;
         assert_eq!((refused.records, refused.bytes), (1, size));
@@ -345,7 +343,7 @@ fn a_value_that_cannot_be_archived_leaves_nothing_behind() {
     let mut producer = Producer::create(&ring, &Options::default()).unwrap();
     let value = Half { first: "written before the refusal".to_owned(), second: Refuses };
     let refused = producer.publish_rkyv(&value).unwrap_err();
-    assert!(matches!(refused, PublishError::Archive(_)), "{refused:?}");
+    assert!(matches!(refused, ReserveError::Archive(_)), "{refused:?}");
     producer.publish(b"next").unwrap();
     let totals = producer.totals();
     assert_eq!((totals.written.records, totals.discarded.records, totals.pos), (1, 0, 16));

@@ -2,7 +2,7 @@
 //! none is woken for less than it requested.
 
 use perfring_abi::FIELDS;
-use perfring_consumer::{Consumer, Item, WakeAt};
+use perfring_consumer::{Consumer, ConsumerOptions, Item, WakeAt};
 use perfring_producer::{Options, Producer, files::create};
 use perfring_testkit::wait::{sleeps, until};
 use perfring_tests::stepped::Stepped;
@@ -82,8 +82,8 @@ fn a_sleeping_consumer_is_woken_for_every_record() {
 
 /// A consumer asleep in a thread of its own, and what it reads once it is woken.
 fn asleep(path: &Path, at: WakeAt, ring: &File) -> JoinHandle<Vec<u64>> {
-    let mut consumer = Consumer::attach(path).unwrap();
-    consumer.set_wake_at(at);
+    let options = ConsumerOptions { wake_at: at, ..ConsumerOptions::default() };
+    let mut consumer = Consumer::attach_with(path, &options).unwrap();
     let (report, reported) = std::sync::mpsc::channel();
     let sleeper = std::thread::spawn(move || {
         report.send(nix::unistd::gettid()).unwrap();

@@ -2,7 +2,7 @@
 
 use super::ring::{Contestant, Policy, Receiver, Ring, Sender, Setup, failed};
 use crate::error::BenchError;
-use perfring_consumer::{Consumer, Item, Observer, Start};
+use perfring_consumer::{Consumer, ConsumerOptions, Item, Observer, ObserverOptions};
 use perfring_producer::{Evict, Options, Producer, RecordType, ReserveError};
 use std::ops::Range;
 use std::path::Path;
@@ -39,15 +39,13 @@ impl Ring for Perfring {
     }
 
     fn receiver(path: &Path, setup: &Setup) -> Result<Reader, BenchError> {
-        let wait_strategy = setup.reader.into();
+        let wait = setup.reader.into();
         if setup.policy == Policy::Drop {
-            let mut consumer = Consumer::attach(path).map_err(error)?;
-            consumer.set_wait_strategy(wait_strategy);
-            Ok(Reader::Consumer(consumer))
+            let options = ConsumerOptions { wait, ..ConsumerOptions::default() };
+            Consumer::attach_with(path, &options).map(Reader::Consumer).map_err(error)
         } else {
-            let mut observer = Observer::open(path, Start::Oldest).map_err(error)?;
-            observer.set_wait_strategy(wait_strategy);
-            Ok(Reader::Observer(observer))
+            let options = ObserverOptions { wait, ..ObserverOptions::default() };
+            Observer::attach_with(path, &options).map(Reader::Observer).map_err(error)
         }
     }
 }

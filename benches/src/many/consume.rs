@@ -7,7 +7,7 @@ use crate::contest::ring::{Contestant, failed};
 use crate::error::BenchError;
 use crate::options::WaitStrategy;
 use perfring_consumer::advanced::Front;
-use perfring_consumer::{Consumer, Item, Snapshot, Stat};
+use perfring_consumer::{Consumer, ConsumerOptions, Item, Snapshot, Stat};
 use std::path::Path;
 use std::thread::yield_now;
 use std::time::Duration;
@@ -40,9 +40,8 @@ pub(crate) trait Source {
 
 /// Attaches a perfring consumer with this wait strategy.
 pub(crate) fn consumer(path: &Path, wait_strategy: WaitStrategy) -> Result<Consumer, BenchError> {
-    let mut consumer = Consumer::attach(path).map_err(error)?;
-    consumer.set_wait_strategy(wait_strategy.into());
-    Ok(consumer)
+    let options = ConsumerOptions { wait: wait_strategy.into(), ..ConsumerOptions::default() };
+    Consumer::attach_with(path, &options).map_err(error)
 }
 
 impl Source for Consumer {

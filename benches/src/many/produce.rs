@@ -7,7 +7,7 @@ use crate::contest::ring::{Contestant, failed};
 use crate::error::BenchError;
 use crate::payload::{fill, sized};
 use perfring_consumer::Cause;
-use perfring_producer::{Producer, RecordType, ReserveError, SharedProducer, record_size};
+use perfring_producer::{Producer, RecordType, ReserveError, SharedProducer};
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
@@ -172,7 +172,7 @@ fn shared<const N: usize>(
         }
         (Way::Batch, _) => laps(race, start, |mut number, tally| {
             for _ in 0..BLOCK / BATCH {
-                match ring.reserve_batch((BATCH * record_size(N)) as usize) {
+                match ring.reserve_batch((BATCH * ring.layout().record_size(N)) as usize) {
                     Ok(mut batch) => {
                         while let Ok(record) = batch.push_in_place(BYTES, N) {
                             if let Some(slot) = record.first_chunk_mut::<N>() {

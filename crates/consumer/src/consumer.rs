@@ -148,17 +148,6 @@ impl Consumer {
         when_there(location, timeout, |location| Self::attach_with(location, options))
     }
 
-    /// Sets how this consumer waits. Default [`WaitStrategy::Adaptive`].
-    pub fn set_wait_strategy(&mut self, wait_strategy: WaitStrategy) {
-        self.wait_strategy = wait_strategy;
-    }
-
-    /// Sets what wakes this consumer once it sleeps. Default [`WakeAt::Record`]; the others cost
-    /// the producer fewer wakes.
-    pub fn set_wake_at(&mut self, at: WakeAt) {
-        self.wake_at = at;
-    }
-
     /// Returns the next item, or `None` if there is none now. Does not wait, except for the short
     /// pause that its [`WaitStrategy`] puts between two polls of a busy ring.
     ///

@@ -63,7 +63,7 @@ impl Observer {
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
     /// # let mut producer = Producer::create(&path, &Options::default())?;
-    /// let observer = Observer::open(&path, Start::Latest)?;
+    /// let observer = Observer::attach(&path, Start::Latest)?;
     /// producer.publish(b"a record")?;
     /// assert!(observer.released()? < observer.head(), "the record is unread");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -98,7 +98,7 @@ impl Observer {
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
     /// let producer = Producer::create(&path, &Options::default())?;
-    /// let observer = Observer::open(&path, Start::Latest)?;
+    /// let observer = Observer::attach(&path, Start::Latest)?;
     /// assert_eq!(observer.live_producers()?[0].pid, std::process::id());
     /// drop(producer);
     /// assert!(observer.live_producers()?.is_empty());

@@ -27,7 +27,7 @@
 //!     }
 //! }
 //!
-//! let mut observer = Observer::open(&path, Start::Latest)?; // sees what comes from now on
+//! let mut observer = Observer::attach(&path, Start::Latest)?; // sees what comes from now on
 //! assert_eq!(observer.read()?, None);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -37,8 +37,8 @@ impl Observer {
     ///
     /// # Errors
     /// See [`AttachError`].
-    pub fn open(location: impl Into<Location>, start: Start) -> Result<Self, AttachError> {
-        Self::open_with(location, &ObserverOptions { start, ..ObserverOptions::default() })
+    pub fn attach(location: impl Into<Location>, start: Start) -> Result<Self, AttachError> {
+        Self::attach_with(location, &ObserverOptions { start, ..ObserverOptions::default() })
     }
 
     /// Opens a ring with these options, also a dead process's.
@@ -50,7 +50,7 @@ impl Observer {
     /// # let path = dir.path().join("ring");
     /// # let mut producer = Producer::create(&path, &Options::default())?;
     /// let options = ObserverOptions { trust: Trust::Nobody, ..ObserverOptions::default() };
-    /// let observer = Observer::open_with(&path, &options)?;
+    /// let observer = Observer::attach_with(&path, &options)?;
     /// # assert_eq!(observer.saved().pos, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -58,7 +58,7 @@ impl Observer {
     /// # Errors
     /// See [`AttachError`]; with [`Trust::Nobody`](crate::Trust::Nobody) also
     /// [`AttachError::TooLargeToCopy`].
-    pub fn open_with(
+    pub fn attach_with(
         location: impl Into<Location>,
         options: &ObserverOptions,
     ) -> Result<Self, AttachError> {
@@ -77,7 +77,7 @@ impl Observer {
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
     /// # Producer::create(&path, &Options::default())?.publish(b"x")?;
-    /// let observer = Observer::open(&path, Start::Latest)?;
+    /// let observer = Observer::attach(&path, Start::Latest)?;
     /// std::fs::remove_file(&path)?;
     /// let mut other = observer.again(Start::Oldest)?;
     /// assert!(matches!(other.read()?, Some(Item::Record(record)) if record.bytes == b"x"));
@@ -92,11 +92,6 @@ impl Observer {
         let (removal, losses) = Default::default();
         let wait_strategy = self.wait_strategy;
         Ok(Observer { window, wait_strategy, distance, removal, losses })
-    }
-
-    /// Sets how this observer waits. Default [`WaitStrategy::Adaptive`].
-    pub fn set_wait_strategy(&mut self, wait_strategy: WaitStrategy) {
-        self.wait_strategy = wait_strategy;
     }
 
     /// Returns the next item, or `None` if there is none now. Does not wait, except for the short

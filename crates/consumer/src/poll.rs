@@ -11,7 +11,7 @@ impl Consumer {
     ///
     /// An event loop reads until there is nothing, arms the descriptor, and only if that succeeds
     /// waits for it. An armed descriptor becomes readable at the next publish that
-    /// [`Consumer::set_wake_at`] asks for, also one before the descriptor was registered, and stays
+    /// [`ConsumerOptions::wake_at`](crate::ConsumerOptions::wake_at) asks for, also one before the descriptor was registered, and stays
     /// readable until [`Consumer::disarm`] or the next [`Consumer::arm`]. So it works with
     /// level-triggered and edge-triggered loops. A descriptor that is not armed reports nothing.
     ///

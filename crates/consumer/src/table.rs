@@ -61,7 +61,7 @@ impl std::fmt::Debug for SchemaMismatch {
 /// # let path = dir.path().join("ring");
 /// # let mut producer = Producer::create(&path, &Options::default())?;
 /// # producer.register(&Schema::new("demo.Line", Encoding::Utf8).with_hashed_id())?;
-/// let observer = Observer::open(&path, Start::Oldest)?;
+/// let observer = Observer::attach(&path, Start::Oldest)?;
 /// let types = observer.types();
 /// for entry in types.entries() {
 ///     let entry = entry?;

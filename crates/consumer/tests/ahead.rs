@@ -100,7 +100,7 @@ fn what_is_held_leaves_its_ring_by_its_mark_alone() {
     }
     // Those of other readers, at positions that this one has read, do nothing: there may be no record.
     let last = *resume_points.back().unwrap();
-    let observer = Observer::open(fixture.ring(), Start::Latest).unwrap();
+    let observer = Observer::attach(fixture.ring(), Start::Latest).unwrap();
     assert_eq!(observer.resume_point().pos(), consumer.resume_point().pos());
     for other in [
         observer.resume_point(),
@@ -145,7 +145,7 @@ fn the_front_is_what_comes_next() {
             let options = Options { time, policy, ..small() };
             let mut producer = Producer::create(fixture.ring(), &options).unwrap();
             let mut consumer = Consumer::attach(fixture.ring()).unwrap();
-            let mut observer = Observer::open(fixture.ring(), Start::Oldest).unwrap();
+            let mut observer = Observer::attach(fixture.ring(), Start::Oldest).unwrap();
             let mut seen = 0;
             for n in 0..400u64 {
                 if n % 3 == 0 {
@@ -192,7 +192,7 @@ fn a_loss_that_was_found_and_not_taken_is_reported_by_the_next_observer() {
     let fixture = Fixture::new();
     let options = Options { policy: Policy::Overwrite, ..small() };
     let mut producer = Producer::create(fixture.ring(), &options).unwrap();
-    let mut observer = Observer::open(fixture.ring(), Start::Oldest).unwrap();
+    let mut observer = Observer::attach(fixture.ring(), Start::Oldest).unwrap();
     let mut publish = |n: u64| producer.publish(bytes_of(&[n])).unwrap();
     (0..10).for_each(&mut publish);
     for n in 0..5 {
@@ -209,7 +209,7 @@ fn a_loss_that_was_found_and_not_taken_is_reported_by_the_next_observer() {
     let resume_point = observer.resume_point();
     assert_eq!(resume_point.before().records, 10);
     assert_eq!(resume_point.saved(), observer.saved());
-    let mut next = Observer::open(fixture.ring(), Start::At(resume_point.saved())).unwrap();
+    let mut next = Observer::attach(fixture.ring(), Start::At(resume_point.saved())).unwrap();
     for (name, observer) in [("took", &mut observer), ("next", &mut next)] {
         let lost = match observer.read().unwrap() {
             Some(Item::Lost(lost)) => lost,
@@ -263,7 +263,7 @@ fn a_shared_ring_is_held_as_well() {
     check_totals(&fixture, 20, 20);
     drop(producer);
     assert!(!consumer.has_producer().unwrap());
-    assert!(!Observer::open(fixture.ring(), Start::Oldest).unwrap().has_producer().unwrap());
+    assert!(!Observer::attach(fixture.ring(), Start::Oldest).unwrap().has_producer().unwrap());
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn the_tail_moves_to_the_end_of_a_published_record_and_nowhere_else() {
     assert_eq!(passed, written);
     assert!(consumer.read().unwrap().is_none());
     // The same words are there for an observer.
-    let mut observer = Observer::open(fixture.ring(), Start::Latest).unwrap();
+    let mut observer = Observer::attach(fixture.ring(), Start::Latest).unwrap();
     let raw = observer.advanced().raw();
     let tail = raw.tail();
     assert_eq!(raw.head(), tail);

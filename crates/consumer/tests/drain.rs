@@ -113,7 +113,7 @@ fn a_consumer_changes_no_byte_that_is_read() {
     let options = Options { size: 4096, ..Options::default() };
     let mut producer = Producer::create(&path, &options).unwrap();
     let mut consumer = Consumer::attach(&path).unwrap();
-    let mut observer = Observer::open(&path, Start::Oldest).unwrap();
+    let mut observer = Observer::attach(&path, Start::Oldest).unwrap();
     for round in 0..2000usize {
         let lens: Vec<_> = (0..round % 23).map(|n| Some((n * 37 + round) % 90)).collect();
         publish(&mut producer, &lens);
@@ -196,7 +196,7 @@ fn an_observer_drains_what_it_would_read() {
         let options = Options { size: 1 << 18, policy, time, ..Options::default() };
         let mut producer = Producer::create(&path, &options).unwrap();
         let [mut drains, mut reads] =
-            [(); 2].map(|()| Observer::open(&path, Start::Oldest).unwrap());
+            [(); 2].map(|()| Observer::attach(&path, Start::Oldest).unwrap());
         for round in 0..60usize {
             let lens: Vec<_> = (0..round * 24)
                 .map(|n| match (n * 31 + round) % 97 {
@@ -229,7 +229,7 @@ fn an_observer_polls_once() {
         let options = Options { size: 1 << 24, ..Options::default() };
         let mut producer = Producer::create(&path, &options).unwrap();
         publish(&mut producer, &vec![Some(24); first]);
-        let mut observer = Observer::open(&path, Start::Oldest).unwrap();
+        let mut observer = Observer::attach(&path, Start::Oldest).unwrap();
         for _ in 0..read {
             observer.read().unwrap().unwrap();
         }

@@ -52,7 +52,7 @@ fn a_payload_of_any_length_comes_out_as_it_went_in() {
             let mut one = (!shared).then(|| Producer::attach(&path).unwrap());
             let many = shared.then(|| SharedProducer::attach(&path).unwrap());
             let mut consumer = Consumer::attach(&path).unwrap();
-            let mut observer = Observer::open(&path, Start::Oldest).unwrap();
+            let mut observer = Observer::attach(&path, Start::Oldest).unwrap();
             let lens =
                 [0, 100, 65_504, 65_505, 65_512, 65_513, 65_520, 65_521, 70_000, MIB, 3 * MIB];
             for (nth, len) in lens.into_iter().cycle().take(60).enumerate() {
@@ -221,7 +221,7 @@ fn an_overwritten_range_is_a_loss_and_no_other_is() {
         let mut one = (!many).then(|| Producer::attach(&path).unwrap());
         let many = many.then(|| SharedProducer::attach(&path).unwrap());
         let mut consumer = Consumer::attach(&path).unwrap();
-        let mut observer = Observer::open(&path, Start::Oldest).unwrap();
+        let mut observer = Observer::attach(&path, Start::Oldest).unwrap();
         // (number, length, where its range ends)
         let (mut written, mut end, mut state) = (Vec::new(), 0usize, 1u64);
         for nth in 0..407u64 {

@@ -345,7 +345,7 @@ fn observers_read_beside_them_and_leave_no_trace() {
     let place = place();
     let mut producer = Producer::create(&place.path, &options(1)).unwrap();
     let mut consumer = Consumer::attach_as(&place.path, "one").unwrap();
-    let mut observer = Observer::open(&place.path, Start::Oldest).unwrap();
+    let mut observer = Observer::attach(&place.path, Start::Oldest).unwrap();
     let (mut read, mut lost) = (0, 0);
     for id in 0..1000 {
         producer.publish(&payload(id)).unwrap();

@@ -122,7 +122,7 @@ fn a_sleeping_consumer_finds_its_ring_removed() {
 fn an_observer_of_a_removed_ring_reads_what_is_left_and_then_an_error() {
     for policy in [Policy::Drop, Policy::Overwrite] {
         let (_dir, path, mut producer) = ring(policy);
-        let mut observer = Observer::open(&path, Start::Oldest).unwrap();
+        let mut observer = Observer::attach(&path, Start::Oldest).unwrap();
         assert!(!observer.wait(Duration::from_millis(1)));
         publish(&mut producer, 1);
         fs::remove_file(&path).unwrap();

@@ -47,7 +47,7 @@ fn runs_and_records_are_the_same_whatever_stands_between_them() {
         let options = Options { size: 4096, time, ..Options::default() };
         let mut producer = Producer::create(&path, &options).unwrap();
         let mut consumer = Consumer::attach(&path).unwrap();
-        let mut observer = Observer::open(&path, Start::Oldest).unwrap();
+        let mut observer = Observer::attach(&path, Start::Oldest).unwrap();
         if nth % 4 < 2 {
             consumer.advanced().hold();
         }

@@ -8,7 +8,6 @@ use perfring_ring::Refusal;
 use perfring_shm::{End, WriteWindow};
 use perfring_types::{ArchiveError, RkyvRecord, archive_into};
 use std::mem::MaybeUninit;
-use thiserror::Error;
 
 /// Scratch space that rkyv may need for the elements of a value's vectors: on the stack, and on the
 /// heap for values that need more.
@@ -17,20 +16,6 @@ const SCRATCH_LARGE: usize = 1 << 20;
 /// The smallest and the largest reservation that an archive is tried in.
 const FIRST: usize = 256;
 const LAST: usize = 16 << 10;
-
-/// Why a value was not published as an archive.
-#[derive(Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum PublishError {
-    /// The ring refused the record.
-    #[error(transparent)]
-    Reserve(#[from] ReserveError),
-    /// The value cannot be archived. Nothing is counted.
-    #[error(transparent)]
-    Archive(#[from] ArchiveError),
-}
-
-perfring_abi::debug_by_display!(PublishError);
 
 impl Producer {
     /// Publishes a value as an rkyv archive, written in the ring itself. Nothing is allocated,
@@ -69,10 +54,10 @@ impl Producer {
     /// ```
     ///
     /// # Errors
-    /// [`PublishError`]. A refusal by the ring is counted. An archive that is longer than the ring
-    /// takes is [`ReserveError::TooLarge`].
+    /// See [`ReserveError`]. An archive that is longer than the ring takes is [`ReserveError::TooLarge`]. A value that
+    /// cannot be archived is [`ReserveError::Archive`].
     #[inline]
-    pub fn publish_rkyv<T: RkyvRecord>(&mut self, value: &T) -> Result<(), PublishError> {
+    pub fn publish_rkyv<T: RkyvRecord>(&mut self, value: &T) -> Result<(), ReserveError> {
         self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
         let most = LAST.min(self.layout().data_size as usize / 8);
         let space = self.archive_space.clamp(FIRST, most.max(FIRST));
@@ -103,11 +88,11 @@ impl Producer {
     /// Publishes an archive that is longer than the last ones, or than the room in the ring: made
     /// in memory, to know its length.
     #[cold]
-    fn publish_long<T: RkyvRecord>(&mut self, value: &T) -> Result<(), PublishError> {
+    fn publish_long<T: RkyvRecord>(&mut self, value: &T) -> Result<(), ReserveError> {
         let mut buffer = Vec::new();
         let bytes = archive_to(value, &mut buffer, self.max_len())?;
         self.archive_space = next_space(0, bytes.len());
-        Ok(self.publish_as(T::SCHEMA.id, bytes)?)
+        self.publish_as(T::SCHEMA.id, bytes)
     }
 }
 
@@ -118,14 +103,14 @@ impl SharedProducer {
     /// [`archive_into`].
     ///
     /// # Errors
-    /// [`PublishError`], as for [`Producer::publish_rkyv`].
+    /// As for [`Producer::publish_rkyv`].
     #[inline]
-    pub fn publish_rkyv<T: RkyvRecord>(&self, value: &T) -> Result<(), PublishError> {
+    pub fn publish_rkyv<T: RkyvRecord>(&self, value: &T) -> Result<(), ReserveError> {
         self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
         // Taken out for the duration: a value may publish others while it is archived.
         let mut buffer = self.archive_buffer.take();
         let done = match archive_to(value, &mut buffer, self.max_len()) {
-            Ok(bytes) => self.publish_as(T::SCHEMA.id, bytes).map_err(PublishError::from),
+            Ok(bytes) => self.publish_as(T::SCHEMA.id, bytes),
             Err(error) => Err(error.into()),
         };
         self.archive_buffer.replace(buffer);

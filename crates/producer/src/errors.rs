@@ -45,6 +45,10 @@ pub enum ReserveError {
     /// The record's type is not in the ring's table and could not be put there. Nothing is counted.
     #[error(transparent)]
     Type(TypeError),
+    /// The value cannot be archived, so there is no record. Nothing is counted.
+    #[cfg(feature = "rkyv")]
+    #[error(transparent)]
+    Archive(#[from] perfring_types::ArchiveError),
     /// This process is a forked child of the one that attached. Nothing is counted.
     #[error("{}", perfring_shm::Forked)]
     Forked,

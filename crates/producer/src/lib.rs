@@ -118,8 +118,6 @@ mod threads_clock;
 mod timestamp;
 mod waiting;
 
-#[cfg(feature = "rkyv")]
-pub use archive::PublishError;
 pub use batch::Batch;
 pub use both_producers::{PodReservation, SharedPodReservation};
 pub use cpu_producer::CpuProducer;
@@ -127,14 +125,12 @@ pub use cpu_set::SetError;
 pub use errors::{ReserveError, TypeError};
 pub use exclusive_producer::Producer;
 pub use options::ProducerOptions;
-pub use perfring_abi::{
-    BadRing, Evict, Layout, Policy, Producers, RecordType, Report, SLOTS_DEFAULT, record_size,
-};
+pub use perfring_abi::{BadRing, Evict, Layout, Policy, Producers, RecordType, Report};
 pub use perfring_ring::{Count, ProducerTotals, ReadError, Refused};
 pub use perfring_shm::{
     AttachError, ClockError, CpuReservation, CreateError, Location, NoRseq, OpenError, Pages,
-    PagesError, Promise, Reservation, RingOptions as Options, SharedReservation, Trust,
-    create_if_missing, files, install_sigbus_handler, register_process,
+    PagesError, Promise, Reservation, RingOptions as Options, SharedReservation, Trust, files,
+    install_sigbus_handler, register_process,
 };
 pub use perfring_types as types;
 pub use reserved_batch::ReservedBatch;

@@ -74,7 +74,7 @@ impl FollowOptions {
         let (source, uuid): (Box<dyn Source>, _) = if observed {
             let start = if later { Start::Oldest } else { self.start };
             let options = ObserverOptions { start, trust, ..ObserverOptions::default() };
-            let observer = Observer::open_with(&entry.path, &options)?;
+            let observer = Observer::attach_with(&entry.path, &options)?;
             let uuid = observer.layout().uuid;
             (Box::new(observer), uuid)
         } else {

@@ -206,7 +206,7 @@ fn an_observer_among_the_sources_is_polled_and_so_are_all() {
     let (rings, mut producers) = Rings::new(3);
     let mut merge = Merge::new(DELAY).unwrap();
     let consumer = merge.add(Box::new(Consumer::attach(&rings.paths[0]).unwrap()));
-    let observer = merge.add(Box::new(Observer::open(&rings.paths[1], Start::Oldest).unwrap()));
+    let observer = merge.add(Box::new(Observer::attach(&rings.paths[1], Start::Oldest).unwrap()));
     let ((mut rounds, publisher), count) = (Rounds::new(), 20);
     std::thread::scope(|scope| {
         let of = &mut producers;

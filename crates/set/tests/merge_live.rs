@@ -162,7 +162,7 @@ fn observers_of_overwrite_rings_get_every_record_or_a_report_of_its_loss() {
     let mut merge = Merge::new(DELAY).unwrap();
     let ids: HashMap<SourceId, usize> = (0..3)
         .map(|at| {
-            let observer = Observer::open(path(dir, at), Start::Oldest).unwrap();
+            let observer = Observer::attach(path(dir, at), Start::Oldest).unwrap();
             (merge.add(Box::new(observer)), at)
         })
         .collect();

@@ -103,6 +103,7 @@ pub mod files {
     pub use crate::file::file_system::FileSystem;
     pub use crate::file::location::is_priority;
     pub use crate::file::open::{Identity, RingFile, Seat};
+    pub use crate::file::open_or_create::create_if_missing;
     pub use crate::file::remove::{Idle, Removal, remove};
     #[doc(hidden)] // for `set`
     pub use crate::file::{

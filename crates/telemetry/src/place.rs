@@ -4,7 +4,7 @@ use crate::signals::ALL;
 use perfring_producer::types::{Entries, Schema};
 use perfring_producer::{
     AttachError, CreateError, Location, OpenError, Options, ReserveError, SharedProducer,
-    create_if_missing,
+    files::create_if_missing,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};

@@ -30,7 +30,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(10);
 /// # let mut producer = Producer::create(&path, &Options::default())?;
 /// use perfring_consumer::Start;
 /// use perfring_tokio::{Item, Observer};
-/// let mut observer = Observer::open(&path, Start::Latest)?;
+/// let mut observer = Observer::attach(&path, Start::Latest)?;
 /// # producer.publish(b"news")?;
 /// if let Some(Item::Record(record)) = observer.read().await? {
 ///     assert_eq!(record.bytes, b"news");
@@ -50,23 +50,23 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Opens a ring, as [`perfring_consumer::Observer::open`] does.
+    /// Opens a ring, as [`perfring_consumer::Observer::attach`] does.
     ///
     /// # Errors
     /// See [`AttachError`].
-    pub fn open(location: impl Into<Location>, start: Start) -> Result<Self, AttachError> {
-        perfring_consumer::Observer::open(location, start).map(Observer::new)
+    pub fn attach(location: impl Into<Location>, start: Start) -> Result<Self, AttachError> {
+        perfring_consumer::Observer::attach(location, start).map(Observer::new)
     }
 
-    /// Opens a ring with these options, as [`perfring_consumer::Observer::open_with`] does.
+    /// Opens a ring with these options, as [`perfring_consumer::Observer::attach_with`] does.
     ///
     /// # Errors
     /// See [`AttachError`].
-    pub fn open_with(
+    pub fn attach_with(
         location: impl Into<Location>,
         options: &ObserverOptions,
     ) -> Result<Self, AttachError> {
-        perfring_consumer::Observer::open_with(location, options).map(Observer::new)
+        perfring_consumer::Observer::attach_with(location, options).map(Observer::new)
     }
 
     /// Wraps an observer that is open already.

@@ -173,7 +173,7 @@ async fn a_killed_producer_ends_those_that_end_with_it() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     while lines.next_line().await.unwrap().unwrap() != "published" {}
     let consumer = Consumer::attach(&path).unwrap().end_with_producer(Duration::from_millis(5));
-    let observer = Observer::open(&path, Start::Oldest).unwrap().end_with_producer();
+    let observer = Observer::attach(&path, Start::Oldest).unwrap().end_with_producer();
     let read = tokio::spawn(consumer.map(Result::unwrap).collect::<Vec<OwnedItem>>());
     let seen = tokio::spawn(observer.map(Result::unwrap).collect::<Vec<OwnedItem>>());
     tokio::task::yield_now().await;

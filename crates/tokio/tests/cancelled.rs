@@ -115,7 +115,7 @@ async fn an_observer_is_cancelled_as_well() {
     let path = dir.path().join("ring");
     let options = Options { size: 8192, policy: Policy::Overwrite, ..Options::default() };
     create(&path, &options).unwrap();
-    let mut observer = Observer::open(&path, Start::Oldest).unwrap();
+    let mut observer = Observer::attach(&path, Start::Oldest).unwrap();
     let (mut seen, cancelled) = (Seen::default(), Arc::new(AtomicU64::new(0)));
     let count = Arc::clone(&cancelled);
     let producer = tokio::task::spawn_blocking(move || publish(&path, &count));

@@ -31,7 +31,7 @@ async fn a_reader_of_a_removed_ring_gets_what_is_left_and_then_an_error() {
             Producer::create(&path, &Options { policy, ..Options::default() }).unwrap();
         producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap();
         let mut consumer = Consumer::attach(&path).unwrap();
-        let mut observer = Observer::open(&path, Start::Oldest).unwrap();
+        let mut observer = Observer::attach(&path, Start::Oldest).unwrap();
         assert!(matches!((number!(consumer), number!(observer)), (Ok(0), Ok(0))));
         producer.publish_as(NUMBERED, &numbered(1, 8)).unwrap();
         std::fs::remove_file(&path).unwrap();
@@ -164,7 +164,7 @@ async fn losses_at_the_end_of_a_ring_are_items_of_every_reader() {
             OwnedItem::Lost(loss) => (read, lost + loss.records),
         })
     };
-    let mut observer = Observer::open(&path, Start::Oldest).unwrap();
+    let mut observer = Observer::attach(&path, Start::Oldest).unwrap();
     let mut seen = (0, 0);
     while seen.0 + seen.1 < OFFERED {
         let item = observer.read().await.map(|item| OwnedItem::from(item.unwrap()));

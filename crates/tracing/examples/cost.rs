@@ -102,7 +102,7 @@ fn bytes_of(
     dispatch: &Dispatch,
     case: fn(),
 ) -> Result<usize, Box<dyn std::error::Error>> {
-    let mut observer = Observer::open(ring, Start::Latest)?;
+    let mut observer = Observer::attach(ring, Start::Latest)?;
     tracing::dispatcher::with_default(dispatch, case);
     let mut bytes = 0;
     while let Some(item) = observer.read()? {

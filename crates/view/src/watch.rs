@@ -75,7 +75,7 @@ impl Watch {
             if self.rings.contains_key(&id) || self.others.contains(&id) {
                 continue;
             }
-            match Observer::open(Location::File(path), Start::Latest) {
+            match Observer::attach(Location::File(path), Start::Latest) {
                 Ok(observer) => {
                     let name = observer.location().name(observer.layout());
                     self.rings.insert(id, Watched::new(self.ids, name, observer));

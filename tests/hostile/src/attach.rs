@@ -7,7 +7,8 @@ use perfring_abi::{HeaderPage, Layout};
 use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::types::read::TypeTable;
 use perfring_consumer::{
-    Consumer, ConsumerOptions, Item, Lines, Observer, Snapshot, Start, Stat, WaitStrategy, WakeAt,
+    Consumer, ConsumerOptions, Item, Lines, Observer, ObserverOptions, Snapshot, Start, Stat,
+    WaitStrategy, WakeAt,
     advanced::Saved,
     files::{RingFile as Look, Seat, recover},
 };
@@ -101,10 +102,12 @@ impl Sides {
         match entry % 8 {
             0 => {
                 self.consumer = None;
-                let lines =
-                    if input.u8().is_multiple_of(2) { Lines::Leave } else { Lines::default() };
+                let byte = input.u8();
+                let lines = if byte.is_multiple_of(2) { Lines::Leave } else { Lines::default() };
+                let wakes = [WakeAt::Record, WakeAt::Records(u64::MAX), WakeAt::Bytes(u64::MAX)];
                 let options = ConsumerOptions {
                     lines,
+                    wake_at: wakes[usize::from(byte / 2) % 3],
                     wait: WaitStrategy::Latency,
                     ..ConsumerOptions::named("fuzz")
                 };
@@ -114,10 +117,12 @@ impl Sides {
             1 => {
                 let saved = Saved { pos: input.number(0, 4096), ..Saved::default() };
                 let start = input.one(&[Start::Oldest, Start::Latest, Start::At(saved)]);
-                self.observer = sentence(Observer::open(path, start));
-                if let Some(observer) = &mut self.observer {
-                    observer.set_wait_strategy(WaitStrategy::Latency);
-                }
+                let options = ObserverOptions {
+                    start,
+                    wait: WaitStrategy::Latency,
+                    ..ObserverOptions::default()
+                };
+                self.observer = sentence(Observer::attach_with(path, &options));
             }
             2 => {
                 self.producer = None;
@@ -237,11 +242,6 @@ impl Sides {
                 let _ = consumer.anchors().wall(consumer.position(), input.u64());
             }
             14 => {
-                consumer.set_wake_at(input.one(&[
-                    WakeAt::Record,
-                    WakeAt::Records(u64::MAX),
-                    WakeAt::Bytes(u64::MAX),
-                ]));
                 if consumer.advanced().prepare_sleep().is_some() {
                     consumer.advanced().end_sleep();
                 }

@@ -167,7 +167,7 @@ fn quiet(policy: &str, ring: &str) -> Outcome {
     }
     let mut producer = Producer::attach(ring)?;
     let mut consumer = Consumer::attach(ring)?;
-    let mut observer = Observer::open(ring, Start::Oldest)?;
+    let mut observer = Observer::attach(ring, Start::Oldest)?;
     let (mut moved, mut typed) = (0u64, 0u64);
     let tags = ["one", "of more than eight bytes"].map(str::to_owned).to_vec();
     let (message, code) = ("something happened".to_owned(), Some(-1));
@@ -254,7 +254,7 @@ fn register(count: u32, from: u32, ring: &str) -> Outcome {
 
 /// Prints the numbers that an observer reads.
 fn observe(ring: &str) -> Outcome {
-    let mut observer = Observer::open(ring, Start::Oldest)?;
+    let mut observer = Observer::attach(ring, Start::Oldest)?;
     while let Some(item) = observer.read()? {
         if let Item::Record(record) = item {
             println!("{}", number_of(record.bytes));

@@ -10,10 +10,9 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
+use perfring_abi::record_size;
 use perfring_consumer::{Consumer, ConsumerOptions};
-use perfring_producer::{
-    AttachError, Producer, ReserveError, SharedProducer, SharedReservation, record_size,
-};
+use perfring_producer::{AttachError, Producer, ReserveError, SharedProducer, SharedReservation};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::NUMBERED;

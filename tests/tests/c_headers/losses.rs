@@ -65,7 +65,7 @@ impl Found {
     }
 
     fn by_rust_observer(ring: &Path) -> Self {
-        let mut observer = Observer::open(ring, Start::Oldest).unwrap();
+        let mut observer = Observer::attach(ring, Start::Oldest).unwrap();
         let mut found = Found::default();
         while found.add(observer.read().unwrap()) {}
         found

@@ -26,7 +26,7 @@ fn set(ring: &Path, words: &[(usize, u64)]) {
 
 /// Returns number and time of each record, in order.
 fn times(ring: &Path) -> Vec<(u64, u64)> {
-    let mut observer = Observer::open(ring, Start::Oldest).unwrap();
+    let mut observer = Observer::attach(ring, Start::Oldest).unwrap();
     let mut found = Vec::new();
     while let Some(item) = observer.read().unwrap() {
         let Item::Record(record) = item else { continue };
@@ -119,7 +119,7 @@ fn times_rise_from_c_to_rust_and_back() {
             c.kill();
             if round == 4 {
                 // The one that died had not noted its last record's time.
-                let mut observer = Observer::open(&ring, Start::Oldest).unwrap();
+                let mut observer = Observer::attach(&ring, Start::Oldest).unwrap();
                 let mut last = 0;
                 while let Some(item) = observer.read().unwrap() {
                     let Item::Record(record) = item else { continue };

@@ -3,8 +3,8 @@
 use crate::failure::{Failure, note};
 use crate::stop::{POLL, Stop};
 use perfring_abi::Lead;
+use perfring_abi::record_size;
 use perfring_consumer::{AttachError, Location, ReadError};
-use perfring_producer::record_size;
 use perfring_producer::{
     Count, CpuProducer, Producer, RecordType, Refused, ReserveError, SharedProducer,
 };

@@ -106,7 +106,7 @@ fn rings_without_types_say_so() {
 
 /// Writes into the type table of a ring, counted from the table's start.
 fn scribble(ring: &str, at: u64, bytes: &[u8]) {
-    let layout = *Observer::open(Path::new(ring), Start::Oldest).unwrap().layout();
+    let layout = *Observer::attach(Path::new(ring), Start::Oldest).unwrap().layout();
     let file = File::options().write(true).open(ring).unwrap();
     file.write_all_at(bytes, layout.types_offset() + at).unwrap();
 }

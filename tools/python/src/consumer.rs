@@ -359,7 +359,7 @@ impl Observer {
         let wait_strategy = self::wait_strategy(wait_strategy)?;
         let options =
             ObserverOptions { start: start.0, wait: wait_strategy, ..ObserverOptions::default() };
-        let observer = perfring_consumer::Observer::open_with(path.0, &options)
+        let observer = perfring_consumer::Observer::attach_with(path.0, &options)
             .map_err(|error| errors::attach(py, &error))?;
         Ok(Observer { reader: Reader::new(Source::Observer(observer), Acknowledge::AtNextRead) })
     }

@@ -11,7 +11,8 @@ use crate::sender::many::Records;
 use crate::types;
 use crate::wait::Timeout;
 use perfring_producer::{
-    OpenError, Options, Producers, RecordType, create_if_missing, files::create,
+    OpenError, Options, Producers, RecordType,
+    files::{create, create_if_missing},
 };
 use perfring_view::figures::json::producer_totals;
 use pyo3::prelude::*;

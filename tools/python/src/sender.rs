@@ -66,7 +66,7 @@ impl Shared {
         let name = name.map_or_else(|| program(py), |name| Ok(name.to_owned()))?;
         let options = ProducerOptions { trust, ..ProducerOptions::named(&name) };
         // An observer reads the kind of ring without a trace in it.
-        let producers = match Observer::open(&location, Start::Latest) {
+        let producers = match Observer::attach(&location, Start::Latest) {
             Ok(observer) => observer.layout().producers,
             Err(_) => Producers::One, // attaching returns the error
         };

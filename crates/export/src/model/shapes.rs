@@ -46,7 +46,7 @@ impl Missed {
 /// # let path = dir.path().join("ring");
 /// # let mut producer = Producer::create(&path, &Options::default())?;
 /// let mut shapes = Shapes::open(&path, 0)?;
-/// let mut observer = Observer::open(&path, Start::Oldest)?;
+/// let mut observer = Observer::attach(&path, Start::Oldest)?;
 /// assert!(shapes.is_of(observer.layout())); // not another ring that took the name
 /// # let id = RecordType::new(5000).unwrap();
 /// # producer.register(&Schema { id, ..Schema::new("demo.Line", Encoding::Utf8) })?;
@@ -88,7 +88,7 @@ impl Shapes {
     /// See [`AttachError`].
     pub fn open(location: impl Into<Location>, id: u32) -> Result<Self, AttachError> {
         let location = location.into();
-        let source = Observer::open(&location, Start::Latest)?;
+        let source = Observer::attach(&location, Start::Latest)?;
         // Hints: where a file system has no locks, and so no figures, records can be shown without
         // them.
         let (epoch, producer) = match source.stat() {
@@ -332,7 +332,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ring");
         let mut producer = Producer::create(&path, &Options::default()).unwrap();
-        let layout = *Observer::open(&path, Start::Oldest).unwrap().layout();
+        let layout = *Observer::attach(&path, Start::Oldest).unwrap().layout();
         let mut shapes = Shapes::open(&path, 0).unwrap();
         for id in 5000..5100 {
             see(&mut shapes, id);
@@ -374,7 +374,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ring");
         let mut producer = Producer::create(&path, &Options::default()).unwrap();
-        let layout = *Observer::open(&path, Start::Oldest).unwrap().layout();
+        let layout = *Observer::attach(&path, Start::Oldest).unwrap().layout();
         let mut shapes = Shapes::open(&path, 0).unwrap();
         let mut reads = 0;
         for id in 5000..5200 {
@@ -430,7 +430,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ring");
         let mut producer = Producer::create(&path, &Options::default()).unwrap();
-        let layout = *Observer::open(&path, Start::Oldest).unwrap().layout();
+        let layout = *Observer::attach(&path, Start::Oldest).unwrap().layout();
         let id = RecordType::new(5000).unwrap();
         let entry = Entry { id, layout: 0, text: "no JSON" }.to_words();
         let bytes: Vec<u8> = entry.iter().flat_map(|word| word.to_ne_bytes()).collect();

@@ -26,7 +26,7 @@ pub enum Kept {
 
 impl Followed {
     pub fn open(path: &Path, id: u32) -> Self {
-        let observer = Observer::open(path, Start::Oldest).unwrap();
+        let observer = Observer::attach(path, Start::Oldest).unwrap();
         let layout = observer.layout();
         let stat = observer.stat().unwrap();
         let mut origin = Origin {

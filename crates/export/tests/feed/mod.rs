@@ -102,7 +102,7 @@ impl Feed {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
         let sink = Sink::create(&path, &options, resource).unwrap();
-        let observer = Observer::open(&path, Start::Oldest).unwrap();
+        let observer = Observer::attach(&path, Start::Oldest).unwrap();
         let mut uuid = [7; 16];
         uuid[15] = id as u8;
         let origin = Origin {
@@ -134,7 +134,7 @@ impl Feed {
 
     /// Passes on all events of the ring from its beginning, as a reader that begins again.
     pub(crate) fn again(&mut self, numbers: &mut Numbers, to: &mut dyn Output) -> u64 {
-        self.observer = Observer::open(&self.path, Start::Oldest).unwrap();
+        self.observer = Observer::attach(&self.path, Start::Oldest).unwrap();
         self.began = false;
         self.pump(numbers, to)
     }

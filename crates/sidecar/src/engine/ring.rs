@@ -264,7 +264,7 @@ impl Ring {
             };
             let options =
                 ObserverOptions { start, trust: input.trust.trust(), ..ObserverOptions::default() };
-            let observer = Observer::open_with(location.clone(), &options)?;
+            let observer = Observer::attach_with(location.clone(), &options)?;
             let layout = *observer.layout();
             (Box::new(observer), layout)
         } else {

@@ -23,7 +23,7 @@ impl TypesUse {
     /// # Errors
     /// See [`AttachError`].
     pub fn read(location: &Location) -> Result<Self, AttachError> {
-        let observer = Observer::open(location, Start::Oldest)?;
+        let observer = Observer::attach(location, Start::Oldest)?;
         let types = observer.types();
         let table = TypeTable::from_words(types.words());
         let used = 8_u64.saturating_mul(types.words().len() as u64).saturating_add(TYPES_FIRST);

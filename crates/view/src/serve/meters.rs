@@ -250,7 +250,7 @@ mod tests {
         let options = Options { size: 1 << 16, time: true, consumers: 2, ..Options::default() };
         let mut producer = Producer::create(&path, &options).unwrap();
         let mut all = ["fast", "slow"].map(|name| Consumer::attach_as(&path, name).unwrap());
-        let mut meter = Meter::new(Observer::open(&path, Start::Latest).unwrap());
+        let mut meter = Meter::new(Observer::attach(&path, Start::Latest).unwrap());
         let count = |meter: &Meter, name: &str| {
             let of = meter.readers.iter().find(|((its, _), _)| its == name).unwrap().1;
             (of.latency.0.len(), of.latency.0.min())
@@ -298,7 +298,7 @@ mod tests {
         let options = Options { size: 1 << 16, time: true, policy, ..Options::default() };
         let mut producer = Producer::create(&path, &options).unwrap();
         let mut consumer = Consumer::attach(&path).unwrap();
-        let mut meter = Meter::new(Observer::open(&path, Start::Latest).unwrap());
+        let mut meter = Meter::new(Observer::attach(&path, Start::Latest).unwrap());
         meter.look();
         let gone = meter.look_at_records();
         let began = boot();

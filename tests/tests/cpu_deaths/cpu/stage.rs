@@ -3,8 +3,9 @@
 use super::others::*;
 use super::traced::*;
 use nix::sys::signal::Signal;
+use perfring_abi::record_size;
 use perfring_consumer::{Policy, advanced::Lead};
-use perfring_producer::{Options, record_size};
+use perfring_producer::Options;
 use perfring_tests::stepped::OneCpu;
 use std::path::Path;
 

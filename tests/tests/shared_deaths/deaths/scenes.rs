@@ -1,9 +1,8 @@
 //! What is done to a shared ring, and by which process.
 
+use perfring_abi::record_size;
 use perfring_consumer::{Consumer, Policy};
-use perfring_producer::{
-    Evict, Options, ReserveError, SharedProducer, SharedReservation, record_size,
-};
+use perfring_producer::{Evict, Options, ReserveError, SharedProducer, SharedReservation};
 use perfring_tests::NUMBERED;
 use perfring_tests::shared::{Raw, Reported, answer, said};
 use perfring_tests::stepped::Stepped;

@@ -3,7 +3,7 @@
 use crate::args;
 use crate::failure::{Failure, note};
 use perfring_consumer::{Location, files::FileSystem};
-use perfring_producer::{CpuProducer, Evict, Options, Policy, Producers, Report, SLOTS_DEFAULT};
+use perfring_producer::{CpuProducer, Evict, Options, Policy, Producers, Report};
 
 /// Create a ring
 ///
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         evict: args.evict,
         report: args.losses,
         producers: args.producers,
-        slots: args.slots.unwrap_or(SLOTS_DEFAULT),
+        slots: args.slots.unwrap_or_else(|| Options::many().slots),
         time: args.time,
         sample_id: args.sample_id,
         mode: args.mode,

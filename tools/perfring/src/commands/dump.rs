@@ -98,7 +98,7 @@ fn directory(args: &Args, dir: &Path, stop: &Stop) -> Result<(), Failure> {
 /// Shows what can be read of a ring whose totals are invalid: a snapshot would not be trustworthy,
 /// but an observer checks record by record.
 fn salvage(args: &Args, stop: &Stop) -> Result<(), Failure> {
-    let mut observer = Observer::open(&args.ring, Start::Oldest)?;
+    let mut observer = Observer::attach(&args.ring, Start::Oldest)?;
     let since = match args.format.since(&args.ring, observer.layout())? {
         Some(since) => Some(since.before(newest(args, stop)?)),
         None => None,
@@ -121,7 +121,7 @@ fn salvage(args: &Args, stop: &Stop) -> Result<(), Failure> {
 
 /// Returns the timestamp of the last record that can be read.
 fn newest(args: &Args, stop: &Stop) -> Result<u64, Failure> {
-    let mut observer = Observer::open(&args.ring, Start::Oldest)?;
+    let mut observer = Observer::attach(&args.ring, Start::Oldest)?;
     let mut newest = None;
     while let Ok(Some(item)) = observer.read() {
         stop.check()?;

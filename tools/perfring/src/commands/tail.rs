@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     args.follow.format.check()?;
     let stop = Stop::install()?;
-    let observe = |ring: &Location| Observer::open(ring, start);
+    let observe = |ring: &Location| Observer::attach(ring, start);
     match &args.ring {
         Some(Location::File(dir)) if dir.is_dir() => {
             if args.kernel.is_wanted() {

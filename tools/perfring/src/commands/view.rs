@@ -62,7 +62,7 @@ pub(crate) fn serve(paths: Vec<PathBuf>, listen: &str) -> Result<Server, Failure
         paths.into_iter().partition(|path| is_recording(path));
     // What was named and is no ring is not left out in silence, as it is in a directory.
     for path in paths.iter().filter(|path| path.is_file()) {
-        match Observer::open(Location::File(path.clone()), Start::Latest) {
+        match Observer::attach(Location::File(path.clone()), Start::Latest) {
             Err(AttachError::Bad { source, .. }) => {
                 let path = path.display();
                 let why = format!("{path} is neither a ring nor a recording: {source}");

@@ -95,7 +95,7 @@ impl Live {
     ) -> Result<(), AttachError> {
         let (source, layout): (Box<dyn Source>, Layout) = match self.how {
             How::Observe(start) => {
-                let observer = Observer::open(location, start)?;
+                let observer = Observer::attach(location, start)?;
                 let layout = *observer.layout();
                 (Box::new(observer), layout)
             }

@@ -45,7 +45,7 @@ struct Ring {
 impl Ring {
     fn open(location: &Location, id: usize) -> Result<Self, Failure> {
         // The types are read after the records, which may use them.
-        let observer = match Observer::open(location, Start::Oldest) {
+        let observer = match Observer::attach(location, Start::Oldest) {
             Err(error @ AttachError::NotFound { .. }) => {
                 let what = "name a recording, rings, or a directory of rings";
                 return Err(Failure::NotFound(format!("{error}: {what}")));

@@ -76,7 +76,7 @@ mod tests {
             let mut producer = Producer::create(&path, &Options::default()).unwrap();
             let id = RecordType::new(5000).unwrap();
             producer.register(&Schema { id, ..Schema::new("x", Encoding::Utf8) }).unwrap();
-            (*Observer::open(&path, Start::Oldest).unwrap().layout(), Location::from(path))
+            (*Observer::attach(&path, Start::Oldest).unwrap().layout(), Location::from(path))
         };
         let ((own, location), (other, _)) = (ring("one"), ring("other"));
         assert_eq!(Shapes::follow(&location, &own).unwrap().table().len(), 1);

@@ -5,7 +5,7 @@ use super::reader::Reader;
 use super::ring::{BATCH, BATCHED_MAX, ONE_CONSUMER, PATIENCE, about, can, create, error};
 use crate::CompareError;
 use crate::contestant::{About, Can, Cannot, Contestant, Sender, Setup};
-use perfring_producer::{Producer, Producers, RecordType, SharedProducer, record_size};
+use perfring_producer::{Producer, Producers, RecordType, SharedProducer};
 use std::ops::Range;
 use std::path::Path;
 
@@ -143,7 +143,7 @@ impl Sender for SharedBatches {
         if N > BATCHED_MAX {
             return self.0.send(numbers, fill);
         }
-        let size = record_size(N) as usize;
+        let size = self.0.layout().record_size(N) as usize;
         // A batch is one reservation: not more than a record may be.
         let most = BATCH.min((self.0.max_len() / size).max(1) as u64);
         let mut number = numbers.start;

@@ -4,7 +4,7 @@ use super::ring::error;
 use crate::CompareError;
 use crate::contestant::{Receiver, Setup};
 use perfring_bench::WaitStrategy;
-use perfring_consumer::{Consumer, Item, Observer, Start};
+use perfring_consumer::{Consumer, Item, Observer, Start, ConsumerOptions, ObserverOptions};
 use std::path::Path;
 use std::time::Duration;
 
@@ -41,22 +41,19 @@ impl Reader {
         setup: &Setup,
         pace: Option<WaitStrategy>,
     ) -> Result<Self, CompareError> {
-        let mut end = if setup.overwrite {
-            End::Observer(Observer::open(path, Start::Oldest).map_err(error)?)
+        let wait = pace.map_or_else(Default::default, Into::into);
+        let end = if setup.overwrite {
+            let options = ObserverOptions { wait, ..ObserverOptions::default() };
+            End::Observer(Observer::attach_with(path, &options).map_err(error)?)
         } else {
-            End::Consumer(Consumer::attach(path).map_err(error)?)
+            let options = ConsumerOptions { wait, ..ConsumerOptions::default() };
+            End::Consumer(Consumer::attach_with(path, &options).map_err(error)?)
         };
-        match (&mut end, pace) {
-            (End::Consumer(consumer), Some(pace)) => consumer.set_wait_strategy(pace.into()),
-            (End::Observer(observer), Some(pace)) => observer.set_wait_strategy(pace.into()),
-            (_, None) => {}
-        }
         Ok(Reader { end, spin: SPIN, reported: 0, counts: true })
     }
 
     /// Reads as a consumer that has attached by its name.
-    pub(super) fn of(mut consumer: Consumer, setup: &Setup) -> Self {
-        consumer.set_wait_strategy(setup.pace.into());
+    pub(super) fn of(consumer: Consumer, setup: &Setup) -> Self {
         let spin = if setup.receivers > 1 { SPIN_BESIDE } else { SPIN };
         Reader { end: End::Consumer(consumer), spin, reported: 0, counts: true }
     }

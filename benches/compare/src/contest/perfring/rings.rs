@@ -6,7 +6,7 @@ use crate::CompareError;
 use crate::contestant::{About, Can, Cannot, Contestant, Receiver, Setup};
 use perfring_bench::WaitStrategy;
 use perfring_consumer::advanced::ResumePoint;
-use perfring_consumer::{Consumer, Item};
+use perfring_consumer::{Consumer, Item, ConsumerOptions};
 use perfring_producer::{Evict, Options, Producer, Producers};
 use perfring_set::{FullestFirst, Merged, SourceId};
 use std::hint::spin_loop;
@@ -45,9 +45,8 @@ pub(super) fn make(path: &Path, setup: &Setup, time: bool) -> Result<(), Compare
 
 pub(super) fn consumers(path: &Path, setup: &Setup) -> Result<Vec<Consumer>, CompareError> {
     let open = |index| {
-        let mut consumer = Consumer::attach(ring(path, index)).map_err(error)?;
-        consumer.set_wait_strategy(setup.pace.into());
-        Ok(consumer)
+        let options = ConsumerOptions { wait: setup.pace.into(), ..ConsumerOptions::default() };
+        Consumer::attach_with(ring(path, index), &options).map_err(error)
     };
     (0..setup.senders).map(open).collect()
 }

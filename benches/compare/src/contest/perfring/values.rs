@@ -5,7 +5,7 @@ use super::exclusive::refusal;
 use super::ring::{PATIENCE, about, can, create, error};
 use crate::CompareError;
 use crate::contestant::{About, Can, Contestant, Receiver, Sender, Setup};
-use perfring_consumer::{Consumer, Item};
+use perfring_consumer::{Consumer, Item, ConsumerOptions};
 use perfring_producer::{Producer, Producers, RecordType};
 use std::ops::Range;
 use std::path::Path;
@@ -59,9 +59,8 @@ impl Contestant for Values {
     }
 
     fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<ValueReader, CompareError> {
-        let mut consumer = Consumer::attach(path).map_err(error)?;
-        consumer.set_wait_strategy(setup.pace.into());
-        Ok(ValueReader(consumer))
+        let options = ConsumerOptions { wait: setup.pace.into(), ..ConsumerOptions::default() };
+        Consumer::attach_with(path, &options).map(ValueReader).map_err(error)
     }
 }
 

@@ -6,7 +6,7 @@ use super::stations::{Station, Topic, now_ns};
 use super::{host, metrics};
 use crate::failure::Failure;
 use perfring_export::Stream;
-use perfring_producer::{Producer, PublishError, ReserveError};
+use perfring_producer::{Producer, ReserveError};
 use perfring_types::{PodRecord, RkyvRecord};
 use std::io::Write;
 use std::path::Path;
@@ -119,8 +119,7 @@ impl Feed {
         self.offered += 1;
         match self.producer.publish_rkyv(value) {
             Ok(()) => Ok(()),
-            Err(PublishError::Reserve(error)) => refuse(&mut self.refused, error),
-            Err(error) => Err(Failure::General(format!("demo: {error}"))),
+            Err(error) => refuse(&mut self.refused, error),
         }
     }
 }

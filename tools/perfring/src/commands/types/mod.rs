@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut rings = Vec::new();
     let (mut without_table, mut without_types) = (Vec::new(), Vec::new());
     for ring in rings_of(&args.ring)? {
-        let observer = match Observer::open(&ring, Start::Oldest) {
+        let observer = match Observer::attach(&ring, Start::Oldest) {
             Err(AttachError::NotFound { .. }) if several => continue, // removed meanwhile
             opened => opened?,
         };
