@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use perfring_consumer::{Item, Observer, Start, Stat};
 use perfring_producer::{
-    CpuProducer, Options, Producer, RecordType, ReserveError, SharedProducer, SharedReservation,
+    CpuProducer, Options, Producer, RecordType, Reservation, ReserveError, SharedProducer,
 };
 use perfring_testkit::wait::{WATCHDOG, until};
 use perfring_tests::shared::{Driven, Raw, balance};
@@ -227,7 +227,7 @@ fn libbcc_reads_what_many_producers_publish() {
     let (mut dies, _) = Driven::start(exe, &["drive", "dies"], &ring);
     let foreign = Foreign::start(&ring, &reader, RECORDS);
 
-    let (mut who, mut refused, mut open) = (0, 0, None::<SharedReservation<'_>>);
+    let (mut who, mut refused, mut open) = (0, 0, None::<Reservation<'_, SharedProducer>>);
     for number in 0..RECORDS {
         let payload = sample(number, 1 + number as usize % 12);
         // So that there is a loss on a machine where the reader keeps up.

@@ -9,8 +9,7 @@ use perfring_consumer::{
     files::{Recovered, recover},
 };
 use perfring_producer::{
-    Options, Producer, Producers, Refused, ReserveError, SharedProducer, SharedReservation,
-    files::create,
+    Options, Producer, Producers, Refused, Reservation, ReserveError, SharedProducer, files::create,
 };
 use perfring_testkit::wait::{WATCHDOG, until};
 use perfring_tests::shared::{Driven, Raw, Reported, balance, said};
@@ -118,7 +117,7 @@ fn as_many_attach_as_there_are_slots_and_one_more_when_one_ends() {
 }
 
 /// Ends a reservation, and returns whether that publishes a record.
-fn end(record: SharedReservation<'_>, how: usize) -> bool {
+fn end(record: Reservation<'_, SharedProducer>, how: usize) -> bool {
     match how % 3 {
         0 => record.commit(),
         1 => record.commit_len(50),

@@ -65,7 +65,9 @@ impl Producer {
         let now = |window: &mut WriteWindow| now(window, clock);
         // A refusal is not counted, as there is an alternative.
         let refused = |_: &mut WriteWindow, refusal: Refusal| refusal;
-        let Ok(mut record) = self.window.reserve(id, space, End::Publish, now, refused) else {
+        let Ok(mut record) =
+            self.window.reserve::<Producer, _>(id, space, End::Publish, now, refused)
+        else {
             return self.publish_long(value); // which may be short enough for what room there is
         };
         match archive(value, &mut record) {

@@ -1,6 +1,7 @@
 //! Records of an exclusive producer that are published together.
 
 use crate::errors::ReserveError;
+use crate::exclusive_producer::Producer;
 use crate::space::{now, put, refuse, reserve};
 use crate::timestamp::Clock;
 use perfring_abi::RecordType;
@@ -62,7 +63,7 @@ impl Batch<'_> {
         &mut self,
         kind: RecordType,
         len: usize,
-    ) -> Result<Reservation<'_>, ReserveError> {
+    ) -> Result<Reservation<'_, Producer>, ReserveError> {
         reserve(self.window, self.clock, kind, len, End::Hold)
     }
 

@@ -3,15 +3,12 @@
 use crate::errors::ReserveError;
 use crate::exclusive_producer::Producer;
 use crate::known_types::put_entry;
+use crate::pod_reservation::PodReservation;
 use crate::shared_producer::SharedProducer;
 use perfring_abi::Layout;
 use perfring_ring::ReadError;
-use perfring_shm::{
-    AttachError, Location, Pages, PagesError, Reservation, RingOptions, SharedReservation,
-};
+use perfring_shm::{AttachError, Location, Pages, PagesError, RingOptions};
 use perfring_types::{Entry, PodRecord, Schema};
-use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
 
 /// Records are placed at multiples of eight bytes.
 const fn check<T: PodRecord>() {
@@ -22,7 +19,7 @@ const fn check<T: PodRecord>() {
 }
 
 macro_rules! producer {
-    ($(#[$doc:meta])* $pod:ident, $bytes:ident, $producer:ident $($mut:tt)?) => {
+    ($producer:ident $($mut:tt)?) => {
         impl $producer {
             /// Puts a type into the ring's type table, if it is not there yet, so that readers of
             /// the file can show its fields by name. [`Self::publish_pod`] does so by itself at the
@@ -97,11 +94,11 @@ macro_rules! producer {
             /// # Errors
             /// As for [`Self::publish_pod`].
             #[inline(always)]
-            pub fn reserve_pod<T: PodRecord>(&$($mut)? self) -> Result<$pod<'_, T>, ReserveError> {
+            pub fn reserve_pod<T: PodRecord>(&$($mut)? self) -> Result<PodReservation<'_, T, $producer>, ReserveError> {
                 const { check::<T>() };
                 self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
                 let bytes = self.reserve(T::SCHEMA.id, size_of::<T>())?;
-                Ok($pod { bytes, of: PhantomData })
+                Ok(PodReservation::of(bytes))
             }
 
             /// Returns whether reservations are private memory, which a commit copies to the ring: what
@@ -209,53 +206,8 @@ macro_rules! producer {
                 self.known.register(self.window.types(), schema, key)
             }
         }
-
-        $(#[$doc])*
-        #[derive(Debug)]
-        #[must_use = "a reservation that is dropped is discarded"]
-        pub struct $pod<'a, T> {
-            bytes: $bytes<'a>,
-            of: PhantomData<T>,
-        }
-
-        impl<T: PodRecord> $pod<'_, T> {
-            /// Publishes the record.
-            #[inline(always)]
-            pub fn commit(self) {
-                self.bytes.commit();
-            }
-
-            /// Gives the space back.
-            pub fn discard(self) {
-                self.bytes.discard();
-            }
-        }
-
-        impl<T: PodRecord> Deref for $pod<'_, T> {
-            type Target = T;
-
-            #[inline(always)]
-            fn deref(&self) -> &T {
-                bytemuck::from_bytes(&self.bytes) // reserved for one, and aligned to eight
-            }
-        }
-
-        impl<T: PodRecord> DerefMut for $pod<'_, T> {
-            #[inline(always)]
-            fn deref_mut(&mut self) -> &mut T {
-                bytemuck::from_bytes_mut(&mut self.bytes)
-            }
-        }
     };
 }
 
-producer! {
-    /// A reserved struct in the ring, not yet committed: see [`Producer::reserve_pod`]. Dropping it
-    /// discards it.
-    PodReservation, Reservation, Producer mut
-}
-producer! {
-    /// A reserved struct in a shared ring: see [`SharedProducer::reserve_pod`]. Dropping it
-    /// discards it.
-    SharedPodReservation, SharedReservation, SharedProducer
-}
+producer!(Producer mut);
+producer!(SharedProducer);

@@ -10,7 +10,7 @@ use crate::waiting::{CPU_LOCK_WAIT, Limits, wait_once};
 use perfring_abi::{Layout, RecordType};
 use perfring_ring::{ReadError, Refusal};
 use perfring_shm::{
-    CpuReservation, CpuThread, CpuWindow, HandlerMutex, MachineClock, RingOptions, program_name,
+    CpuThread, CpuWindow, HandlerMutex, MachineClock, Reservation, RingOptions, program_name,
 };
 use perfring_types::{Entries, Entry, PodRecord, Schema};
 use std::path::{Path, PathBuf};
@@ -274,7 +274,7 @@ impl CpuProducer {
         &self,
         kind: RecordType,
         len: usize,
-    ) -> Result<CpuReservation<'_>, ReserveError> {
+    ) -> Result<Reservation<'_, CpuProducer>, ReserveError> {
         self.get(kind, len, Limits::lock(CPU_LOCK_WAIT))
     }
 
@@ -287,7 +287,7 @@ impl CpuProducer {
         kind: RecordType,
         len: usize,
         timeout: Duration,
-    ) -> Result<CpuReservation<'_>, ReserveError> {
+    ) -> Result<Reservation<'_, CpuProducer>, ReserveError> {
         self.get(kind, len, Limits::all(timeout))
     }
 
@@ -296,7 +296,7 @@ impl CpuProducer {
         kind: RecordType,
         len: usize,
         limits: Limits,
-    ) -> Result<CpuReservation<'_>, ReserveError> {
+    ) -> Result<Reservation<'_, CpuProducer>, ReserveError> {
         self.wait_for(limits, len, |here, ring| {
             let record = ring.reserve(here, kind, len, self.now())?;
             self.published(ring); // it has its timestamp

@@ -181,7 +181,7 @@ impl Producer {
         &mut self,
         kind: RecordType,
         len: usize,
-    ) -> Result<Reservation<'_>, ReserveError> {
+    ) -> Result<Reservation<'_, Producer>, ReserveError> {
         reserve(&mut self.window, &mut self.clock, kind, len, End::Publish)
     }
 
@@ -206,7 +206,7 @@ impl Producer {
         kind: RecordType,
         len: usize,
         timeout: Duration,
-    ) -> Result<Reservation<'_>, ReserveError> {
+    ) -> Result<Reservation<'_, Producer>, ReserveError> {
         reserve_timeout(&mut self.window, &mut self.clock, kind, len, timeout, refuse)
     }
 
@@ -250,7 +250,7 @@ impl Producer {
         kind: RecordType,
         len: usize,
         timeout: Duration,
-    ) -> Result<Option<Reservation<'_>>, ReserveError> {
+    ) -> Result<Option<Reservation<'_, Producer>>, ReserveError> {
         let refused = |window: &mut WriteWindow, refusal, len| match refusal {
             Refusal::Full => ReserveError::Full,
             refusal => refuse(window, refusal, len),

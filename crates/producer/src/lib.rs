@@ -111,6 +111,7 @@ mod exclusive_producer;
 mod known_types;
 mod lock_wait;
 mod options;
+mod pod_reservation;
 mod reserved_batch;
 mod shared_producer;
 mod space;
@@ -119,7 +120,6 @@ mod timestamp;
 mod waiting;
 
 pub use batch::Batch;
-pub use both_producers::{PodReservation, SharedPodReservation};
 pub use cpu_producer::CpuProducer;
 pub use cpu_set::SetError;
 pub use errors::{ReserveError, TypeError};
@@ -128,10 +128,10 @@ pub use options::ProducerOptions;
 pub use perfring_abi::{BadRing, Evict, Layout, Policy, Producers, RecordType, Report};
 pub use perfring_ring::{Count, ProducerTotals, ReadError, Refused};
 pub use perfring_shm::{
-    AttachError, ClockError, CpuReservation, CreateError, Location, NoRseq, OpenError, Pages,
-    PagesError, Promise, Reservation, RingOptions as Options, SharedReservation, Trust, files,
-    install_sigbus_handler, register_process,
+    AttachError, ClockError, CreateError, Location, NoRseq, OpenError, Pages, PagesError, Promise,
+    Reservation, RingOptions as Options, Trust, files, install_sigbus_handler, register_process,
 };
 pub use perfring_types as types;
+pub use pod_reservation::PodReservation;
 pub use reserved_batch::ReservedBatch;
 pub use shared_producer::SharedProducer;

@@ -9,8 +9,8 @@ use crate::waiting::LOCK_WAIT;
 use perfring_abi::{HEADER_LEN, Producers, RecordType};
 use perfring_ring::{ProducerTotals, Refusal};
 use perfring_shm::{
-    AttachError, Location, MachineClock, OpenError, RingOptions, SharedReservation, SharedWindow,
-    create, open_or_create,
+    AttachError, Location, MachineClock, OpenError, Reservation, RingOptions, SharedWindow, create,
+    open_or_create,
 };
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -227,7 +227,7 @@ impl SharedProducer {
         kind: RecordType,
         len: usize,
         timeout: Option<Duration>,
-    ) -> Result<SharedReservation<'_>, Refusal> {
+    ) -> Result<Reservation<'_, SharedProducer>, Refusal> {
         self.window.reserve(kind, len, || self.now(), || self.waiter(timeout, len))
     }
 
@@ -241,7 +241,7 @@ impl SharedProducer {
         &self,
         kind: RecordType,
         len: usize,
-    ) -> Result<SharedReservation<'_>, ReserveError> {
+    ) -> Result<Reservation<'_, SharedProducer>, ReserveError> {
         self.get(kind, len, None).map_err(|refusal| self.refuse(refusal, len))
     }
 
@@ -257,7 +257,7 @@ impl SharedProducer {
         kind: RecordType,
         len: usize,
         timeout: Duration,
-    ) -> Result<SharedReservation<'_>, ReserveError> {
+    ) -> Result<Reservation<'_, SharedProducer>, ReserveError> {
         self.get(kind, len, Some(timeout)).map_err(|refusal| self.refuse(refusal, len))
     }
 
@@ -285,7 +285,7 @@ impl SharedProducer {
         kind: RecordType,
         len: usize,
         timeout: Duration,
-    ) -> Result<Option<SharedReservation<'_>>, ReserveError> {
+    ) -> Result<Option<Reservation<'_, SharedProducer>>, ReserveError> {
         match self.get(kind, len, Some(timeout)) {
             Ok(reserved) => Ok(Some(reserved)),
             Err(refusal) => self.not_offered(refusal, len),

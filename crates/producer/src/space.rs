@@ -1,6 +1,7 @@
 //! Space for the records of an exclusive producer: attempts, waiting, and refusals.
 
 use crate::errors::ReserveError;
+use crate::exclusive_producer::Producer;
 use crate::timestamp::Clock;
 use crate::waiting::{Limits, wait_once};
 use perfring_abi::RecordType;
@@ -87,7 +88,7 @@ pub(crate) fn reserve<'a>(
     kind: RecordType,
     len: usize,
     end: End,
-) -> Result<Reservation<'a>, ReserveError> {
+) -> Result<Reservation<'a, Producer>, ReserveError> {
     let refused = |window: &mut WriteWindow, refusal| refuse(window, refusal, len);
     window.reserve(kind, len, end, |window| now(window, clock), refused)
 }
@@ -101,7 +102,7 @@ pub(crate) fn reserve_timeout<'a, E>(
     len: usize,
     timeout: Duration,
     refused: impl Fn(&mut WriteWindow, Refusal, usize) -> E,
-) -> Result<Reservation<'a>, E> {
+) -> Result<Reservation<'a, Producer>, E> {
     let wait = waiter(len, timeout, refused);
     window.reserve_when(kind, len, End::Publish, |window| now(window, clock), wait)
 }

@@ -11,7 +11,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, si
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use perfring_consumer::{Consumer, Item};
-use perfring_producer::{CpuProducer, CpuReservation, ReserveError};
+use perfring_producer::{CpuProducer, Reservation, ReserveError};
 use perfring_testkit::rng::Rng;
 use perfring_tests::NUMBERED;
 use perfring_tests::shared::{answer, reporter, said};
@@ -158,7 +158,7 @@ fn drive(producer: &'static CpuProducer, traced: bool) -> Outcome {
     let (from, to) = descriptors();
     say(&format!("attached {from} {to}"))?;
     let stop = || if traced { raise(Signal::SIGSTOP) } else { Ok(()) };
-    let mut open: HashMap<u64, CpuReservation<'_>> = HashMap::new();
+    let mut open: HashMap<u64, Reservation<'_, CpuProducer>> = HashMap::new();
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let mut words = line.split_whitespace();
@@ -295,7 +295,7 @@ fn storm(who: u64, seed: u64, calls: u64, log: &str, dir: &str) -> Outcome {
     let note = |seq: u64, noted: u8| log.write_all_at(&[noted], seq);
     let forker = std::thread::spawn(move || forks(producer, calls / 256));
     let mut rng = Rng::new(seed);
-    let mut open: Vec<(u64, CpuReservation<'_>)> = Vec::new();
+    let mut open: Vec<(u64, Reservation<'_, CpuProducer>)> = Vec::new();
     for seq in 0..calls.min(LOG_HALF) {
         if seq % 16 == 0 {
             say(&format!("on {who}"))?;
@@ -319,7 +319,7 @@ fn storm(who: u64, seed: u64, calls: u64, log: &str, dir: &str) -> Outcome {
         };
         let limit = Duration::from_millis(2);
         let outcome = match rng.below(16) {
-            0 => reserve(0).map(CpuReservation::commit),
+            0 => reserve(0).map(Reservation::commit),
             1 => reserve(rng.index(100)).map(|record| record.commit_len(len)),
             2 => producer.publish_timeout(NUMBERED, &payload, limit),
             3 => {

@@ -12,7 +12,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use perfring_abi::record_size;
 use perfring_consumer::{Consumer, ConsumerOptions};
-use perfring_producer::{AttachError, Producer, ReserveError, SharedProducer, SharedReservation};
+use perfring_producer::{AttachError, Producer, Reservation, ReserveError, SharedProducer};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::NUMBERED;
@@ -56,7 +56,7 @@ fn drive(name: &str, ring: &str) -> Outcome {
         Err(error) => return Ok(say(&format!("refused: {error}"))?),
     };
     say(&format!("attached {}", producer.slot()))?;
-    let mut open: HashMap<u64, SharedReservation<'_>> = HashMap::new();
+    let mut open: HashMap<u64, Reservation<'_, SharedProducer>> = HashMap::new();
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let mut words = line.split_whitespace();
@@ -296,7 +296,7 @@ fn fork_shared(ring: &str) -> Outcome {
             // The oldest last.
             "commit" => {
                 drop(batch.take());
-                two.take().into_iter().chain(one.take()).for_each(SharedReservation::commit);
+                two.take().into_iter().chain(one.take()).for_each(Reservation::commit);
             }
             other => return Err(other.into()),
         }

@@ -6,7 +6,7 @@ use super::account::{
 };
 use perfring_abi::{Cause, Policy, Producers, RecordType};
 use perfring_consumer::{Consumer, ConsumerOptions};
-use perfring_producer::{Options, ReserveError, SharedProducer, SharedReservation, files::create};
+use perfring_producer::{Options, Reservation, ReserveError, SharedProducer, files::create};
 use perfring_testkit::image::{at, slot_at, word};
 use serde_json::{Value, json};
 use std::fs;
@@ -140,7 +140,7 @@ impl Members {
         &mut self,
         producer: &'a SharedProducer,
         len: usize,
-    ) -> SharedReservation<'a> {
+    ) -> Reservation<'a, SharedProducer> {
         let reserved = producer.reserve(RecordType::BYTES, len).unwrap();
         self.stands(producer, size_of(&self.options, len), Kind::Open(producer.slot()));
         self.aux.reserved(&self.options, &mut self.items, len);
@@ -151,7 +151,7 @@ impl Members {
     pub(super) fn commit(
         &mut self,
         producer: &SharedProducer,
-        mut open: SharedReservation<'_>,
+        mut open: Reservation<'_, SharedProducer>,
         payload: &[u8],
     ) {
         let at = self.items.iter().position(|item| item.pos == open.pos()).unwrap();
@@ -179,7 +179,11 @@ impl Members {
         self.slots[slot as usize].written.add(size);
     }
 
-    pub(super) fn discard(&mut self, producer: &SharedProducer, open: SharedReservation<'_>) {
+    pub(super) fn discard(
+        &mut self,
+        producer: &SharedProducer,
+        open: Reservation<'_, SharedProducer>,
+    ) {
         self.discarded(producer.slot(), open.pos());
         open.discard();
     }

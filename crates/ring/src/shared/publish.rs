@@ -179,7 +179,7 @@ impl SharedWriter {
     }
 
     /// Commits the first `len` bytes of a reservation. Returns whether a wake is owed.
-    #[inline]
+    #[inline(always)]
     pub fn commit<P: Liveness>(
         &mut self,
         at: Shared<'_>,

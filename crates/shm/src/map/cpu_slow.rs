@@ -1,13 +1,12 @@
 //! What a ring per CPU needs of the window of a shared ring: the same, without borrows of it.
 
 use crate::map::handler_mutex::{HandlerGuard, HandlerMutex};
-use crate::map::shared_reservation::SharedReservation;
+use crate::map::reservation::{SharedSpace, Space};
 use crate::map::shared_window::SharedWindow;
 use crate::sys::fork;
 use crate::sys::rseq::{Held, Place};
 use perfring_abi::RecordType;
 use perfring_ring::{Refusal, Reserved};
-use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 /// The bit of its [`HandlerMutex`].
@@ -91,18 +90,20 @@ impl SharedWindow {
         len: usize,
         now: u64,
     ) -> Result<(Reserved, NonNull<[u8]>), Refusal> {
-        let record = ManuallyDrop::new(self.reserve(kind, len, || now, || Err)?);
-        Ok((record.reserved, self.pair.map.open_bytes(&record.reserved)))
+        let reserved = Reserved::of_parts(self.reserve_parts(kind, len, &|| now)?, kind, len);
+        // SAFETY: reserved for this producer just now.
+        unsafe { self.pair.map.zero_last_word(&reserved) };
+        Ok((reserved, self.pair.map.open_bytes(&reserved)))
     }
 
     /// Commits a reservation of [`SharedWindow::reserve_loose`].
     pub(super) fn commit_loose(&self, reserved: Reserved, len: usize) {
-        SharedReservation { pair: &self.pair, reserved }.commit_len(len);
+        SharedSpace(&self.pair).end(reserved, len);
     }
 
     /// Discards a reservation of [`SharedWindow::reserve_loose`].
     pub(super) fn discard_loose(&self, reserved: Reserved) {
-        drop(SharedReservation { pair: &self.pair, reserved });
+        SharedSpace(&self.pair).discard(reserved);
     }
 
     /// Counts refusals that were not counted when they happened: another thread of this process was in the way.

@@ -9,9 +9,9 @@ use crate::file::error::AttachError;
 use crate::file::location::Location;
 use crate::file::open::RingFile;
 use crate::file::trust::Trust;
-use crate::map::cpu_reservation::CpuReservation;
 use crate::map::cpu_slow::{Locked, Slow};
 use crate::map::keep::Keep;
+use crate::map::reservation::{CpuSpace, Reservation, Reserves};
 use crate::map::shared_window::SharedWindow;
 use crate::map::types_window::TypesWindow;
 use crate::sys::clock::boot_id;
@@ -264,13 +264,13 @@ impl CpuWindow {
     ///
     /// # Errors
     /// See [`NotHere`].
-    pub fn reserve(
+    pub fn reserve<P: for<'b> Reserves<Space<'b> = CpuSpace<'b>>>(
         &self,
         from: CpuThread,
         kind: RecordType,
         len: usize,
         now: u64,
-    ) -> Result<CpuReservation<'_>, NotHere> {
+    ) -> Result<Reservation<'_, P>, NotHere> {
         if self.forked() {
             return Err(NotHere::Refused(Refusal::Forked));
         }
@@ -281,7 +281,7 @@ impl CpuWindow {
             held.hold();
             let reserved = self.close(from.thread).map(|()| slow.reserve_loose(kind, len, now));
             if let Ok(Ok((reserved, bytes))) = reserved {
-                return Ok(CpuReservation { slow: &self.slow, reserved, bytes });
+                return Ok(Reservation { space: CpuSpace { slow: &self.slow, bytes }, reserved });
             }
             held.let_go();
             match reserved? {

@@ -2,11 +2,11 @@
 
 pub(crate) mod address_range;
 pub(crate) mod aux_mirror;
+pub(crate) mod batch_reservation;
 pub(crate) mod consumer_mapping;
 pub(crate) mod consumer_window;
 pub(crate) mod control;
 pub(crate) mod copy_window;
-pub(crate) mod cpu_reservation;
 mod cpu_slow;
 pub(crate) mod cpu_window;
 mod free_slot;
@@ -32,7 +32,6 @@ mod rouse_tests;
 #[cfg(test)]
 mod seat_tests;
 mod shared_pair;
-pub(crate) mod shared_reservation;
 mod shared_reserve;
 pub(crate) mod shared_window;
 pub(crate) mod sleeper;

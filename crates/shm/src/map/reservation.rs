@@ -1,10 +1,150 @@
-//! Reservations of the exclusive producer.
+//! A reservation: the space of one record, whatever the kind of ring, and who ends it.
 
+use crate::map::cpu_slow::Slow;
+use crate::map::shared_pair::SharedPair;
 use crate::map::write_window::{End, WriteWindow};
 use perfring_abi::RecordType;
 use perfring_ring::{Refusal, Reserved, Wake};
+use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+/// The bytes of one record, in the ring of a `P`: write them, then commit. A dropped reservation is discarded.
+///
+/// The bytes are what was there last, not zeros. Where other users may write the ring's file, they are private memory,
+/// and a commit copies them to the ring: see [`Trust`](crate::Trust).
+///
+/// In a ring with many producers nothing younger is published while a reservation is open: keep it short. One of a ring per
+/// CPU may end on any CPU, but not in a signal handler that interrupts another call with this ring.
+#[must_use = "a reservation that is dropped is discarded"]
+pub struct Reservation<'a, P: Reserves> {
+    pub(super) space: P::Space<'a>,
+    pub(super) reserved: Reserved,
+}
+
+/// A producer whose records can be written in place.
+pub trait Reserves {
+    /// Where its reservations are, and who ends them.
+    type Space<'a>: Space;
+}
+
+/// Where a reservation is, and who ends it.
+///
+/// # Safety
+/// While a reservation is open, and until the space's borrow ends, [`Space::bytes`] returns its bytes, which no other
+/// reservation has and no other process writes.
+pub unsafe trait Space {
+    /// Returns the bytes of an open reservation.
+    fn bytes(&self, reserved: &Reserved) -> NonNull<[u8]>;
+
+    /// Commits and publishes the first `len` bytes, or all if there are fewer.
+    fn end(&mut self, reserved: Reserved, len: usize);
+
+    /// Makes it a hole.
+    fn discard(&mut self, reserved: Reserved);
+}
+
+impl<P: Reserves> Reservation<'_, P> {
+    /// Commits the record. It is published as soon as nothing older is open.
+    #[inline(always)]
+    pub fn commit(self) {
+        let len = self.reserved.len();
+        self.commit_len(len);
+    }
+
+    /// Commits the first `len` bytes; the rest of the space is freed, or becomes a hole. If `len` exceeds the reservation,
+    /// commits all of it.
+    #[inline(always)]
+    pub fn commit_len(self, len: usize) {
+        // Not `drop`, which would discard.
+        let mut this = ManuallyDrop::new(self);
+        let reserved = this.reserved;
+        this.space.end(reserved, len);
+    }
+
+    /// Discards the reservation: readers skip the hole.
+    #[inline]
+    pub fn discard(self) {}
+
+    /// Returns the position of the record in the stream.
+    #[must_use]
+    pub fn pos(&self) -> u64 {
+        self.reserved.pos()
+    }
+}
+
+impl<P: Reserves> Deref for Reservation<'_, P> {
+    type Target = [u8];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: as in `deref_mut`, for reading: `&self` keeps every `&mut` away.
+        unsafe { self.space.bytes(&self.reserved).as_ref() }
+    }
+}
+
+impl<P: Reserves> DerefMut for Reservation<'_, P> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the reservation has not ended, which takes `self`, and `&mut self` makes this the only slice of it. That
+        // nobody else writes there is what the space promises. Observers may read it meanwhile, by atomic loads of their own
+        // mapping, and throw away what they read. A process that breaks the protocol could write there only if it may write
+        // the file: where another user may, and nobody has promised that none does, the bytes are this process's own (`Loan`).
+        unsafe { self.space.bytes(&self.reserved).as_mut() }
+    }
+}
+
+impl<P: Reserves> Drop for Reservation<'_, P> {
+    fn drop(&mut self) {
+        self.space.discard(self.reserved);
+    }
+}
+
+impl<P: Reserves> fmt::Debug for Reservation<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reservation").field("pos", &self.pos()).field("len", &self.len()).finish()
+    }
+}
+
+/// A ring with one producer.
+#[derive(Debug)]
+pub struct ExclusiveSpace<'a> {
+    window: &'a mut WriteWindow,
+    end: End,
+}
+
+// SAFETY: only the window's writer makes reservations, and the window is borrowed until this one ends: it is the only open
+// one of this mapping. No other process writes there: the space was free (D) or evicted (E), and the lock on the slot keeps
+// every other producer out.
+unsafe impl Space for ExclusiveSpace<'_> {
+    #[inline(always)]
+    fn bytes(&self, reserved: &Reserved) -> NonNull<[u8]> {
+        self.window.map.open_bytes(reserved)
+    }
+
+    #[inline(always)]
+    fn end(&mut self, reserved: Reserved, len: usize) {
+        let len = len.min(reserved.len());
+        // SAFETY: the reservation is this window's open one, and no slice of it is left: the reservation would be borrowed.
+        let reserved = unsafe { self.window.map.settle(reserved, len) };
+        if len < reserved.len() {
+            // SAFETY: as above.
+            unsafe { self.window.map.zero_padding(&reserved, len) };
+        }
+        self.window.end(reserved, len, self.end);
+    }
+
+    // Out of the way of the code for a commit, at whose panics it stands.
+    #[cold]
+    #[inline(never)]
+    fn discard(&mut self, reserved: Reserved) {
+        self.window.writer.discard(self.window.map.ring(), reserved.settled());
+        if self.end != End::Hold {
+            self.window.publish(Wake::Auto);
+        }
+    }
+}
 
 impl WriteWindow {
     /// Reserves space for one record, in place. A refusal is not counted. `now` is as in [`WriteWindow::put`].
@@ -12,14 +152,14 @@ impl WriteWindow {
     /// # Errors
     /// What `refused` makes of a refusal.
     #[inline(always)]
-    pub fn reserve<E>(
+    pub fn reserve<P: for<'b> Reserves<Space<'b> = ExclusiveSpace<'b>>, E>(
         &mut self,
         kind: RecordType,
         len: usize,
         end: End,
         now: impl FnOnce(&mut Self) -> u64,
         refused: impl FnOnce(&mut Self, Refusal) -> E,
-    ) -> Result<Reservation<'_>, E> {
+    ) -> Result<Reservation<'_, P>, E> {
         match self.reserve_bytes(kind, len, now) {
             Ok(reserved) => Ok(self.open(reserved, end)),
             Err(refusal) => Err(refused(self, refusal)),
@@ -31,14 +171,14 @@ impl WriteWindow {
     /// # Errors
     /// What `wait` returns.
     #[inline(always)]
-    pub fn reserve_when<E>(
+    pub fn reserve_when<P: for<'b> Reserves<Space<'b> = ExclusiveSpace<'b>>, E>(
         &mut self,
         kind: RecordType,
         len: usize,
         end: End,
         mut now: impl FnMut(&mut Self) -> u64,
         mut wait: impl FnMut(&mut Self, Refusal) -> Result<(), E>,
-    ) -> Result<Reservation<'_>, E> {
+    ) -> Result<Reservation<'_, P>, E> {
         loop {
             // Here and not in `wait`: the compiler then knows the reservation where it is used.
             match self.reserve_bytes(kind, len, &mut now) {
@@ -49,94 +189,111 @@ impl WriteWindow {
     }
 
     #[inline(always)]
-    fn open(&mut self, reserved: Reserved, end: End) -> Reservation<'_> {
+    fn open<P: for<'b> Reserves<Space<'b> = ExclusiveSpace<'b>>>(
+        &mut self,
+        reserved: Reserved,
+        end: End,
+    ) -> Reservation<'_, P> {
         // SAFETY: `reserve_bytes` just made the reservation, by this mapping's writer.
         unsafe { self.map.zero_last_word(&reserved) };
-        Reservation { window: self, reserved, end }
+        Reservation { space: ExclusiveSpace { window: self, end }, reserved }
     }
 }
 
-/// The bytes of one record, in the ring: write them, then commit. A dropped reservation is
-/// discarded.
-///
-/// The bytes are what was there last, not zeros. Where other users may write the ring's file, they are private memory,
-/// and a commit copies them to the ring: see [`Trust`](crate::Trust).
+/// A ring that several processes write.
 #[derive(Debug)]
-#[must_use = "a reservation that is dropped is discarded"]
-pub struct Reservation<'a> {
-    pub(super) window: &'a mut WriteWindow,
-    pub(super) reserved: Reserved,
-    pub(super) end: End,
+pub struct SharedSpace<'a>(pub(super) &'a SharedPair);
+
+// SAFETY: the reservation is this producer's, and no other overlaps it: see `shared_window`. In a forked child the mapping is
+// private memory.
+unsafe impl Space for SharedSpace<'_> {
+    #[inline(always)]
+    fn bytes(&self, reserved: &Reserved) -> NonNull<[u8]> {
+        self.0.map.open_bytes(reserved)
+    }
+
+    #[inline(always)]
+    fn end(&mut self, reserved: Reserved, len: usize) {
+        self.0.end(reserved, len);
+    }
+
+    // Out of the way of the code for a commit, at whose panics it stands.
+    #[cold]
+    #[inline(never)]
+    fn discard(&mut self, reserved: Reserved) {
+        let pair = self.0;
+        if pair.children.forked() {
+            return;
+        }
+        let wake = pair.writer.borrow_mut().discard(pair.at(), &pair.liveness, reserved.settled());
+        pair.owed(wake);
+    }
 }
 
-impl Reservation<'_> {
-    /// Commits and publishes the record.
-    #[inline(always)]
-    pub fn commit(self) {
-        let len = self.reserved.len();
-        self.commit_len(len);
-    }
-
-    /// Commits and publishes the first `len` bytes; the rest of the space is freed. If `len`
-    /// exceeds the reservation, commits all of it.
-    #[inline(always)]
-    pub fn commit_len(self, len: usize) {
-        // Not `drop`, which would discard.
-        let mut this = ManuallyDrop::new(self);
-        let reserved = this.reserved;
-        let len = len.min(reserved.len());
-        // SAFETY: the reservation is this window's open one, and no slice of it is left: `self`
-        // would be borrowed.
-        let reserved = unsafe { this.window.map.settle(reserved, len) };
-        if len < reserved.len() {
-            // SAFETY: as above.
-            unsafe { this.window.map.zero_padding(&reserved, len) };
-        }
-        let end = this.end;
-        this.window.end(reserved, len, end);
-    }
-
-    /// Discards the reservation: readers skip the hole.
+impl SharedPair {
+    // A function of its own, which has all of a commit.
     #[inline]
-    pub fn discard(self) {}
-
-    /// The position of the record in the stream.
-    #[must_use]
-    pub fn pos(&self) -> u64 {
-        self.reserved.pos()
-    }
-}
-
-impl Deref for Reservation<'_> {
-    type Target = [u8];
-
-    #[inline(always)]
-    fn deref(&self) -> &[u8] {
-        // SAFETY: as in `deref_mut`, for reading: `&self` keeps every `&mut` away.
-        unsafe { self.window.map.open_bytes(&self.reserved).as_ref() }
-    }
-}
-
-impl DerefMut for Reservation<'_> {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: only the window's writer made the reservation, it has not ended, and the window is
-        // borrowed for as long as it lives: it is the only open one of this mapping, and `&mut self`
-        // makes this the only slice of it. No other process writes there: the space was free (D) or
-        // evicted (E), and the lock on the slot keeps every other producer out. Observers may read it
-        // meanwhile, by atomic loads of their own mapping, and throw away what they read. A process
-        // that breaks the protocol could write there only if it may write the file: where another user
-        // may, and nobody has promised that none does, the bytes are this process's own (`Loan`).
-        unsafe { self.window.map.open_bytes(&self.reserved).as_mut() }
-    }
-}
-
-impl Drop for Reservation<'_> {
-    fn drop(&mut self) {
-        let window = &mut *self.window;
-        window.writer.discard(window.map.ring(), self.reserved.settled());
-        if self.end != End::Hold {
-            window.publish(Wake::Auto);
+    fn end(&self, reserved: Reserved, len: usize) {
+        if reserved.is_elsewhere() {
+            return self.end_elsewhere(reserved, len);
         }
+        self.end_here(reserved, len);
+    }
+
+    /// Separate from the hot path, which contains nothing of it.
+    #[cold]
+    #[inline(never)]
+    fn end_elsewhere(&self, mut reserved: Reserved, len: usize) {
+        if !self.children.forked() {
+            let len = len.min(reserved.len());
+            // SAFETY: the reservation is open and this producer's; no slice of it is left.
+            reserved = unsafe { self.map.settle(reserved, len) };
+        }
+        self.end_here(reserved, len);
+    }
+
+    #[inline(always)]
+    fn end_here(&self, reserved: Reserved, len: usize) {
+        if self.children.forked() {
+            return;
+        }
+        let len = len.min(reserved.len());
+        if len < reserved.len() {
+            // SAFETY: the reservation is open and this producer's; no slice of it is left.
+            unsafe { self.map.zero_padding(&reserved, len) };
+        }
+        let at = self.at();
+        let mut writer = self.writer.borrow_mut();
+        let owed = writer.commit(at, &self.liveness, reserved, len, Wake::Auto);
+        drop(writer);
+        self.owed(owed);
+    }
+}
+
+/// A ring per CPU, which all threads of a process write.
+#[derive(Debug)]
+pub struct CpuSpace<'a> {
+    pub(super) slow: &'a Slow,
+    pub(super) bytes: NonNull<[u8]>,
+}
+
+// SAFETY: the bytes are in a mapping that belongs to no thread, and nobody else has them.
+unsafe impl Send for CpuSpace<'_> {}
+// SAFETY: `&self` only reads them.
+unsafe impl Sync for CpuSpace<'_> {}
+
+// SAFETY: in the mapping of the window, which lives longer. The reservation is this process's, and no other overlaps it: see
+// `shared_window`; and while one is open no sequence of this process runs (`Place::held`). In a forked child it is private memory.
+unsafe impl Space for CpuSpace<'_> {
+    fn bytes(&self, _: &Reserved) -> NonNull<[u8]> {
+        self.bytes
+    }
+
+    fn end(&mut self, reserved: Reserved, len: usize) {
+        self.slow.end_reservation(|slow| slow.commit_loose(reserved, len));
+    }
+
+    fn discard(&mut self, reserved: Reserved) {
+        self.slow.end_reservation(|slow| slow.discard_loose(reserved));
     }
 }

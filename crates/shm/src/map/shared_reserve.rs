@@ -1,7 +1,8 @@
 //! Reservations of a producer of a shared ring: for one record, or for a batch; and the sleep until there is space.
 
 use crate::file::liveness::drop_dead_of;
-use crate::map::shared_reservation::{BatchReservation, SharedReservation};
+use crate::map::batch_reservation::BatchReservation;
+use crate::map::reservation::{Reservation, Reserves, SharedSpace};
 use crate::map::shared_window::SharedWindow;
 use crate::sys::futex;
 use perfring_abi::RecordType;
@@ -15,26 +16,30 @@ impl SharedWindow {
     /// # Errors
     /// See [`Refusal`].
     #[inline(always)]
-    pub fn reserve<W: FnMut(Refusal) -> Result<(), Refusal>>(
+    pub fn reserve<P, W>(
         &self,
         kind: RecordType,
         len: usize,
         now: impl Fn() -> u64,
         wait: impl FnOnce() -> W,
-    ) -> Result<SharedReservation<'_>, Refusal> {
+    ) -> Result<Reservation<'_, P>, Refusal>
+    where
+        P: for<'b> Reserves<Space<'b> = SharedSpace<'b>>,
+        W: FnMut(Refusal) -> Result<(), Refusal>,
+    {
         let parts = match self.reserve_parts(kind, len, &now) {
             Ok(parts) => parts,
             Err(refusal) => self.reserve_after(refusal, kind, len, &now, wait())?,
         };
         // In one place: the compiler then knows the length where it is used.
-        let (pair, reserved) = (&self.pair, Reserved::of_parts(parts, kind, len));
+        let (space, reserved) = (SharedSpace(&self.pair), Reserved::of_parts(parts, kind, len));
         // SAFETY: reserved for this producer just now.
-        unsafe { pair.map.zero_last_word(&reserved) };
-        Ok(SharedReservation { pair, reserved })
+        unsafe { space.0.map.zero_last_word(&reserved) };
+        Ok(Reservation { space, reserved })
     }
 
     #[inline(always)]
-    fn reserve_parts(
+    pub(super) fn reserve_parts(
         &self,
         kind: RecordType,
         len: usize,

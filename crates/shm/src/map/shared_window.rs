@@ -13,8 +13,8 @@ use crate::file::trust::Trust;
 use crate::map::free_slot::take_slot;
 use crate::map::mirror::Mirror;
 use crate::map::pages::{Pages, PagesError};
+use crate::map::reservation::{SharedSpace, Space};
 use crate::map::shared_pair::SharedPair;
-use crate::map::shared_reservation::SharedReservation;
 use crate::map::types_window::TypesWindow;
 use crate::sys::clock::MachineClock;
 use crate::sys::exit::Signed;
@@ -265,7 +265,7 @@ impl SharedWindow {
             drop(writer);
             // SAFETY: reserved for this producer just now, of the payload's length, and there is no slice of it.
             unsafe { pair.map.fill_open(&reserved, payload) };
-            SharedReservation { pair, reserved }.commit();
+            SharedSpace(pair).end(reserved, len);
             return Ok(());
         }
         let owed = writer.publish_at(

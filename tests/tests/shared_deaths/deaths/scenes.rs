@@ -2,7 +2,7 @@
 
 use perfring_abi::record_size;
 use perfring_consumer::{Consumer, Policy};
-use perfring_producer::{Evict, Options, ReserveError, SharedProducer, SharedReservation};
+use perfring_producer::{Evict, Options, Reservation, ReserveError, SharedProducer};
 use perfring_tests::NUMBERED;
 use perfring_tests::shared::{Raw, Reported, answer, said};
 use perfring_tests::stepped::Stepped;
@@ -65,8 +65,8 @@ pub(crate) struct Others<'a> {
     pub(crate) producers: &'a [SharedProducer; 3],
     /// Records of each that are committed, or will be when its reservation is.
     pub(crate) seqs: [u64; 3],
-    pub(crate) before: Option<SharedReservation<'a>>,
-    pub(crate) after: Option<SharedReservation<'a>>,
+    pub(crate) before: Option<Reservation<'a, SharedProducer>>,
+    pub(crate) after: Option<Reservation<'a, SharedProducer>>,
     pub(crate) reported: Reported,
     pub(crate) consumer: Option<Consumer>,
     /// Refused calls, by the first word of the reason.
@@ -110,7 +110,7 @@ impl<'a> Others<'a> {
         &mut self,
         who: usize,
         len: usize,
-    ) -> Result<SharedReservation<'a>, ReserveError> {
+    ) -> Result<Reservation<'a, SharedProducer>, ReserveError> {
         let payload = said(who as u64 + 1, self.seqs[who], len);
         let producers = self.producers;
         let outcome = self.timed(|| producers[who].reserve(NUMBERED, len));
@@ -134,14 +134,13 @@ impl<'a> Others<'a> {
 
     pub(crate) fn discard(&mut self, who: usize) -> Result<(), ReserveError> {
         let producers = self.producers;
-        let outcome =
-            self.timed(|| producers[who].reserve(NUMBERED, 30).map(SharedReservation::discard));
+        let outcome = self.timed(|| producers[who].reserve(NUMBERED, 30).map(Reservation::discard));
         self.count(who, 0, outcome)
     }
 
     pub(crate) fn end_open(&mut self) {
         let open = [self.before.take(), self.after.take()];
-        self.timed(|| open.into_iter().flatten().for_each(SharedReservation::commit));
+        self.timed(|| open.into_iter().flatten().for_each(Reservation::commit));
     }
 
     pub(crate) fn drain(&mut self) {

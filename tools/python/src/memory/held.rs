@@ -2,7 +2,6 @@
 
 use perfring_producer::{
     Producer, ProducerTotals, RecordType, Reservation, ReserveError, SharedProducer,
-    SharedReservation,
 };
 use pyo3::prelude::*;
 use pyo3::{PyClass, ffi};
@@ -25,8 +24,8 @@ enum Owned {
 }
 
 enum Open {
-    One(Reservation<'static>),
-    Many(SharedReservation<'static>),
+    One(Reservation<'static, Producer>),
+    Many(Reservation<'static, SharedProducer>),
 }
 
 /// A producer, to use for a moment.
@@ -83,7 +82,10 @@ impl Held {
                     // SAFETY: the producer is not moved until `self` is dropped, where what is open
                     // ends first; and is not touched by others while this is open, see `producer`.
                     Ok(Some(open)) => Open::One(unsafe {
-                        std::mem::transmute::<Reservation<'_>, Reservation<'static>>(open)
+                        std::mem::transmute::<
+                            Reservation<'_, Producer>,
+                            Reservation<'static, Producer>,
+                        >(open)
                     }),
                     Ok(None) => return Ok(Ok(None)),
                     Err(error) => return Ok(Err(error)),
@@ -97,9 +99,10 @@ impl Held {
                 match opened {
                     // SAFETY: as above; others may share it meanwhile.
                     Ok(Some(open)) => Open::Many(unsafe {
-                        std::mem::transmute::<SharedReservation<'_>, SharedReservation<'static>>(
-                            open,
-                        )
+                        std::mem::transmute::<
+                            Reservation<'_, SharedProducer>,
+                            Reservation<'static, SharedProducer>,
+                        >(open)
                     }),
                     Ok(None) => return Ok(Ok(None)),
                     Err(error) => return Ok(Err(error)),

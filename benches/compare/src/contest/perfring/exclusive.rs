@@ -112,7 +112,7 @@ impl Sender for Producer {
 
 #[inline(always)]
 pub(super) fn write<const N: usize>(
-    mut record: Reservation<'_>,
+    mut record: Reservation<'_, Producer>,
     number: u64,
     fill: &mut impl FnMut(&mut [u8; N], u64),
 ) {

@@ -1,0 +1,65 @@
+//! Reserved structs, and which producers reserve.
+
+use crate::cpu_producer::CpuProducer;
+use crate::exclusive_producer::Producer;
+use crate::shared_producer::SharedProducer;
+use perfring_shm::{CpuSpace, ExclusiveSpace, Reservation, Reserves, SharedSpace};
+use perfring_types::PodRecord;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+impl Reserves for Producer {
+    type Space<'a> = ExclusiveSpace<'a>;
+}
+
+impl Reserves for SharedProducer {
+    type Space<'a> = SharedSpace<'a>;
+}
+
+impl Reserves for CpuProducer {
+    type Space<'a> = CpuSpace<'a>;
+}
+
+/// A plain struct in the ring, reserved by a `P` and not yet committed: see [`Producer::reserve_pod`]. Dropping it discards
+/// it.
+#[derive(Debug)]
+#[must_use = "a reservation that is dropped is discarded"]
+pub struct PodReservation<'a, T, P: Reserves> {
+    bytes: Reservation<'a, P>,
+    of: PhantomData<T>,
+}
+
+impl<'a, T: PodRecord, P: Reserves> PodReservation<'a, T, P> {
+    /// Takes a reservation of the struct's length.
+    #[inline(always)]
+    pub(crate) fn of(bytes: Reservation<'a, P>) -> Self {
+        PodReservation { bytes, of: PhantomData }
+    }
+
+    /// Publishes the record.
+    #[inline(always)]
+    pub fn commit(self) {
+        self.bytes.commit();
+    }
+
+    /// Gives the space back.
+    pub fn discard(self) {
+        self.bytes.discard();
+    }
+}
+
+impl<T: PodRecord, P: Reserves> Deref for PodReservation<'_, T, P> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        bytemuck::from_bytes(&self.bytes) // reserved for one, and aligned to eight
+    }
+}
+
+impl<T: PodRecord, P: Reserves> DerefMut for PodReservation<'_, T, P> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        bytemuck::from_bytes_mut(&mut self.bytes)
+    }
+}
