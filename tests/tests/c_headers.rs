@@ -2,7 +2,8 @@
 //! records are accounted for, and each takes over what the other leaves behind.
 
 use perfring_consumer::{
-    Cause, Consumer, Item, Observer, Policy, SeatState, Snapshot, Start, Stat, register_process,
+    Cause, Consumer, Item, Observer, Policy, Snapshot, Start, Stat, register_process,
+    stat::SeatState,
 };
 use perfring_producer::{Evict, Options, Producer, Report, ReserveError};
 use perfring_testkit::image::at;

@@ -5,8 +5,10 @@
 
 use perfring_abi::{Cause, RecordType};
 use perfring_consumer::{
-    Anchors, AttachError, Consumer, ConsumerOptions, Count, Holding, Item, Member, Observer,
-    RingTotals, Snapshot, Start, Stat, Writer, files::recover,
+    Anchors, AttachError, Consumer, ConsumerOptions, Count, Item, Observer, RingTotals, Snapshot,
+    Start, Stat, Writer,
+    files::recover,
+    stat::{Holding, Member},
 };
 use perfring_testkit::image::{Image, word};
 use perfring_testkit::wait::until;

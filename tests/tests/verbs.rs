@@ -31,6 +31,7 @@ trait Verbs {
         timeout: Duration,
     ) -> Result<(), ReserveError>;
     fn publish_pod(&mut self, value: &Plain) -> Result<(), ReserveError>;
+    fn reserve_pod(&mut self, value: &Plain) -> Result<(), ReserveError>;
     /// Reserves as many bytes as `payload` has, and commits the first `len` of them; or discards them.
     fn reserve(
         &mut self,
@@ -67,6 +68,13 @@ macro_rules! verbs {
 
             fn publish_pod(&mut self, value: &Plain) -> Result<(), ReserveError> {
                 <$producer>::publish_pod(self, value)
+            }
+
+            fn reserve_pod(&mut self, value: &Plain) -> Result<(), ReserveError> {
+                let mut record = <$producer>::reserve_pod::<Plain>(self)?;
+                *record = *value;
+                record.commit();
+                Ok(())
             }
 
             fn reserve(
@@ -121,6 +129,7 @@ fn all_of(producer: &mut impl Verbs) -> (Vec<(u32, Vec<u8>)>, u64) {
     producer.publish_timeout(NUMBERED, &long, at_once).unwrap();
     producer.publish_timeout(NUMBERED, &numbered(2, 8), Duration::MAX).unwrap();
     producer.publish_pod(&Plain([9; 16])).unwrap();
+    producer.reserve_pod(&Plain([8; 16])).unwrap();
     producer.reserve(NUMBERED, &numbered(3, 40), Some(40), None).unwrap();
     producer.reserve(NUMBERED, &numbered(4, 40), Some(8), Some(at_once)).unwrap();
     producer.reserve(NUMBERED, &numbered(5, 40), None, None).unwrap();
@@ -140,6 +149,7 @@ fn all_of(producer: &mut impl Verbs) -> (Vec<(u32, Vec<u8>)>, u64) {
         (NUMBERED.get(), long),
         numbered(2, 8, 8),
         (Plain::SCHEMA.id.get(), vec![9; 16]),
+        (Plain::SCHEMA.id.get(), vec![8; 16]),
         numbered(3, 40, 40),
         numbered(4, 8, 40),
     ];

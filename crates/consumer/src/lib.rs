@@ -59,7 +59,7 @@ mod poll;
 mod run;
 mod saving;
 mod snapshot;
-mod stat;
+pub mod stat;
 mod table;
 mod tick;
 mod wait_strategy;
@@ -74,8 +74,8 @@ pub use perfring_abi::{
     BadRing, Cause, Evict, Layout, Policy, Producers, RecordType, Report, Writer,
 };
 pub use perfring_ring::{
-    Anchors, ConsumerTotals, Count, Lost, OwnerInfo, ProducerTotals, ReadError, Refused,
-    RingTotals, SeatState, SlotFigures, Start, WakeAt,
+    Anchors, ConsumerTotals, Count, Lost, ProducerTotals, ReadError, Refused, RingTotals, Start,
+    WakeAt,
 };
 #[doc(hidden)]
 pub use perfring_shm::create_dir; // for `set` and `export`
@@ -89,6 +89,6 @@ pub use perfring_types as types;
 pub use pinned::Pinned;
 pub use run::Run;
 pub use snapshot::{Items, Snapshot};
-pub use stat::{HeldUp, Holding, Member, NamedConsumer, Stat};
+pub use stat::Stat;
 pub use table::{SchemaMismatch, Types};
 pub use wait_strategy::WaitStrategy;

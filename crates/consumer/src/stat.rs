@@ -1,9 +1,8 @@
-//! A ring's figures, as seen from outside.
+//! A ring's figures as seen from outside, and who has its seats.
 
 use perfring_abi::{Layout, Producers};
-use perfring_ring::{
-    Anchors, ConsumerTotals, Count, OwnerInfo, RingTotals, SeatFigures, SeatState, SlotFigures,
-};
+use perfring_ring::{Anchors, ConsumerTotals, Count, RingTotals, SeatFigures};
+pub use perfring_ring::{OwnerInfo, SeatState, SlotFigures};
 use perfring_shm::{AttachError, Location, RingFile, Seat, SlotsSeen, anchors, named, peek, slots};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

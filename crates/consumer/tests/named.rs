@@ -4,7 +4,7 @@ mod child;
 
 use self::child::{Reader, Said};
 use perfring_consumer::{
-    AttachError, Cause, Consumer, ConsumerOptions, Item, NamedConsumer, Observer, Start, Stat,
+    AttachError, Cause, Consumer, ConsumerOptions, Item, Observer, Start, Stat, stat::NamedConsumer,
 };
 use perfring_producer::{
     CreateError, OpenError, Options, Policy, Producer, Producers, RecordType, Report, ReserveError,

@@ -3,7 +3,7 @@
 //! reader.
 
 use crate::steps::{Seen, Shared, Step, any_step, origin, read, record, records, some, written};
-use perfring_consumer::{Cause, OwnerInfo, Policy, Record, RecordType};
+use perfring_consumer::{Cause, Policy, Record, RecordType, stat::OwnerInfo};
 use perfring_export::recording::{
     Existing, Missing, Options, ReadError, Reader, Recording, is_recording,
 };

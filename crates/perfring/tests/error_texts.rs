@@ -1,8 +1,8 @@
 //! The guide's page of error messages has the texts that users see.
 
 use perfring::{
-    AttachError, BadRing, ClockError, CreateError, Location, NoRseq, OpenError, OwnerInfo,
-    Producers, ReadError, ReserveError, SetError, TypeError, TypeMismatch, files::Role,
+    AttachError, BadRing, ClockError, CreateError, Location, NoRseq, OpenError, Producers,
+    ReadError, ReserveError, SetError, TypeError, TypeMismatch, files::Role, stat::OwnerInfo,
 };
 use perfring_testkit::headings::begins;
 

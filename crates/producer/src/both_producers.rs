@@ -3,20 +3,12 @@
 use crate::errors::ReserveError;
 use crate::exclusive_producer::Producer;
 use crate::known_types::put_entry;
-use crate::pod_reservation::PodReservation;
+use crate::pod_reservation::{PodReservation, check};
 use crate::shared_producer::SharedProducer;
 use perfring_abi::Layout;
 use perfring_ring::ReadError;
 use perfring_shm::{AttachError, Location, Pages, PagesError, RingOptions};
 use perfring_types::{Entry, PodRecord, Schema};
-
-/// Records are placed at multiples of eight bytes.
-const fn check<T: PodRecord>() {
-    assert!(
-        align_of::<T>() <= 8,
-        "this record's alignment is above 8, and records stand at multiples of 8"
-    );
-}
 
 macro_rules! producer {
     ($producer:ident $($mut:tt)?) => {

@@ -5,6 +5,7 @@ use crate::cpu_set::{self, SetError};
 use crate::errors::{ReserveError, TypeError};
 use crate::known_types::put_entry;
 use crate::options::ProducerOptions;
+use crate::pod_reservation::{PodReservation, check};
 use crate::threads_clock::ThreadsClock;
 use crate::waiting::{CPU_LOCK_WAIT, Limits, wait_once};
 use perfring_abi::{Layout, RecordType};
@@ -313,11 +314,28 @@ impl CpuProducer {
     /// See [`ReserveError`]; a refusal is counted, except [`ReserveError::Type`].
     #[inline(always)]
     pub fn publish_pod<T: PodRecord>(&self, value: &T) -> Result<(), ReserveError> {
+        self.make_known::<T>()?;
+        self.publish_as(T::SCHEMA.id, bytemuck::bytes_of(value))
+    }
+
+    /// Reserves space for a plain struct, to be filled in place: see [`CpuProducer::reserve`]. Its fields hold what was
+    /// there last: write all of them.
+    ///
+    /// # Errors
+    /// As for [`CpuProducer::publish_pod`].
+    pub fn reserve_pod<T: PodRecord>(&self) -> Result<PodReservation<'_, T, Self>, ReserveError> {
+        self.make_known::<T>()?;
+        self.reserve(T::SCHEMA.id, size_of::<T>()).map(PodReservation::of)
+    }
+
+    #[inline(always)]
+    fn make_known<T: PodRecord>(&self) -> Result<(), ReserveError> {
+        const { check::<T>() };
         let key = const { T::SCHEMA.key() };
         if self.known[key as usize % KNOWN].load(Ordering::Relaxed) != key {
             self.register(const { &T::SCHEMA })?;
         }
-        self.publish_as(T::SCHEMA.id, bytemuck::bytes_of(value))
+        Ok(())
     }
 
     /// Puts a type into the type table of every ring that this process is attached to, and of those that it

@@ -8,6 +8,14 @@ use perfring_types::PodRecord;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
+/// Records are placed at multiples of eight bytes.
+pub(crate) const fn check<T: PodRecord>() {
+    assert!(
+        align_of::<T>() <= 8,
+        "this record's alignment is above 8, and records stand at multiples of 8"
+    );
+}
+
 impl Reserves for Producer {
     type Space<'a> = ExclusiveSpace<'a>;
 }

@@ -3,8 +3,9 @@
 use crate::dir::SetError;
 use crate::entry::{RingEntry, list};
 use perfring_consumer::{
-    AttachError, Count, Layout, OwnerInfo, Policy, RingTotals,
+    AttachError, Count, Layout, Policy, RingTotals,
     files::{Identity, Idle, RingFile, Role, Seat},
+    stat::OwnerInfo,
 };
 use perfring_producer::files::remove_dead_drafts;
 use std::collections::HashMap;

@@ -2,7 +2,7 @@
 
 use crate::owner::{count, name};
 use crate::process::State;
-use perfring_consumer::{Location, NamedConsumer, Stat};
+use perfring_consumer::{Location, Stat, stat::NamedConsumer};
 
 /// Returns whether a consumer is attached, named or not.
 pub fn is_read(stat: &Stat) -> bool {

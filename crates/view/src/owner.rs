@@ -1,7 +1,10 @@
 //! Descriptions of producers and consumers, and of the producer that holds the others up.
 
 use crate::process::State;
-use perfring_consumer::{HeldUp, Holding, Location, Member, OwnerInfo, Producers, SeatState, Stat};
+use perfring_consumer::{
+    Location, Producers, Stat,
+    stat::{HeldUp, Holding, Member, OwnerInfo, SeatState},
+};
 use std::time::Duration;
 
 /// Returns the name of an owner, without control characters.

@@ -1,6 +1,9 @@
 //! What /proc says of the process that holds a seat.
 
-use perfring_consumer::{Location, OwnerInfo, SeatState};
+use perfring_consumer::{
+    Location,
+    stat::{OwnerInfo, SeatState},
+};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;

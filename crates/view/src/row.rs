@@ -5,7 +5,8 @@ use crate::named::{self, is_read};
 use crate::owner;
 use crate::process::Processes;
 use perfring_consumer::{
-    Count, Location, OwnerInfo, Policy, Producers, RingTotals, SeatState, Stat,
+    Count, Location, Policy, Producers, RingTotals, Stat,
+    stat::{OwnerInfo, SeatState},
 };
 use std::time::Duration;
 

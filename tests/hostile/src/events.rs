@@ -3,7 +3,7 @@
 use crate::file::GOLDEN;
 use crate::types::write_tagged;
 use perfring_abi::{HeaderPage, Layout};
-use perfring_consumer::{Cause, OwnerInfo, Policy, Record, RecordType, advanced::Anchor};
+use perfring_consumer::{Cause, Policy, Record, RecordType, advanced::Anchor, stat::OwnerInfo};
 use perfring_export::{Birth, Event, Loss, LossCause, Origin, Rec, What};
 use perfring_telemetry::{Gauge, Histogram, Log, Signal, SpanEnd, SpanStart, Sum};
 use perfring_testkit::choices::{Choices, Input};

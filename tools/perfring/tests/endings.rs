@@ -4,7 +4,7 @@
 use crate::command::{Live, Place, json_lines, run};
 #[cfg(feature = "view")]
 use nix::sys::signal::Signal;
-use perfring_consumer::{Consumer, ConsumerOptions, SeatState, Stat};
+use perfring_consumer::{Consumer, ConsumerOptions, Stat, stat::SeatState};
 use perfring_producer::{CpuProducer, Producer, SharedProducer};
 use std::any::Any;
 use std::fs;

@@ -2,8 +2,8 @@
 
 use super::rule_name::RuleName;
 use perfring_consumer::{
-    Anchors, Cause, Layout, Location, Lost, Observer, OwnerInfo, Policy, Producers, RecordType,
-    Writer, advanced::Saved,
+    Anchors, Cause, Layout, Location, Lost, Observer, Policy, Producers, RecordType, Writer,
+    advanced::Saved, stat::OwnerInfo,
 };
 use perfring_context::Birth;
 use perfring_types::read::{BadPayload, Type, TypeTable, Value};

@@ -257,7 +257,7 @@ fn key_of(origin: &Origin, pid: u32) -> (u32, u64, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perfring_consumer::{OwnerInfo, Policy};
+    use perfring_consumer::{Policy, stat::OwnerInfo};
 
     /// A ring with a number, which is its uuid as well, and its producer.
     fn ring(id: u8, pid: u32, name: &str) -> Origin {

@@ -2,8 +2,8 @@
 
 use crate::model::event::{Origin, Rec};
 use perfring_consumer::{
-    AttachError, Item, Layout, Location, Observer, OwnerInfo, Producers, ReadError, Record,
-    RecordType, RingTotals, Snapshot, Start, Types, advanced::Saved,
+    AttachError, Item, Layout, Location, Observer, Producers, ReadError, Record, RecordType,
+    RingTotals, Snapshot, Start, Types, advanced::Saved, stat::OwnerInfo,
 };
 use perfring_types::Entries;
 use std::collections::HashMap;

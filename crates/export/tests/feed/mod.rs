@@ -1,7 +1,7 @@
 //! A ring that a test writes to, and its records as events.
 #![allow(dead_code)] // each test uses some of it
 
-use perfring_consumer::{Item, Observer, OwnerInfo, Start};
+use perfring_consumer::{Item, Observer, Start, stat::OwnerInfo};
 use perfring_export::{Event, Loss, Origin, Output, Rec, Took, What};
 use perfring_telemetry::producer::Options;
 use perfring_telemetry::{Gauge, Histogram, Log, Resource, Sink, Sum, Value, options};

@@ -1,7 +1,7 @@
 //! Events as a sidecar would pass them, without rings.
 
 use crate::feed::ANSWER;
-use perfring_consumer::{Anchors, OwnerInfo, Policy, Record};
+use perfring_consumer::{Anchors, Policy, Record, stat::OwnerInfo};
 use perfring_export::nats::{Nats, Options, Payload};
 use perfring_export::{Event, Loss, LossCause, Origin, Output, Rec, Terms, Took, What};
 use perfring_testkit::wait::Watchdog;

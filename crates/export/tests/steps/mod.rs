@@ -1,6 +1,6 @@
 //! Steps of a test with a recording, and the events that must be read.
 
-use perfring_consumer::{Anchors, Cause, OwnerInfo, Policy, Record, advanced::Anchor};
+use perfring_consumer::{Anchors, Cause, Policy, Record, advanced::Anchor, stat::OwnerInfo};
 use perfring_export::recording::{ReadError, Reader, Recording};
 use perfring_export::{Birth, Event, Loss, LossCause, Origin, Output, Rec, RuleName, Took, What};
 use perfring_types::read::TypeTable;

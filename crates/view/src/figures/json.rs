@@ -3,8 +3,8 @@
 use crate::accounts::Balance;
 use crate::figures::types_use::TypesUse;
 use perfring_consumer::{
-    Count, Evict, HeldUp, Location, Member, NamedConsumer, OwnerInfo, ProducerTotals, Producers,
-    Refused, Report, RingTotals, SeatState, Stat,
+    Count, Evict, Location, ProducerTotals, Producers, Refused, Report, RingTotals, Stat,
+    stat::{HeldUp, Member, NamedConsumer, OwnerInfo, SeatState},
 };
 use serde_json::{Map, Value, json};
 

@@ -7,7 +7,7 @@
 use crate::owner::name;
 use crate::row::consumer_pos;
 use hdrhistogram::Histogram;
-use perfring_consumer::{Item, Observer, OwnerInfo, Policy, Start, Stat};
+use perfring_consumer::{Item, Observer, Policy, Start, Stat, stat::OwnerInfo};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::collections::{HashMap, VecDeque};

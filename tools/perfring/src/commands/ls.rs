@@ -7,7 +7,7 @@ use crate::left_out;
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
 use perfring_consumer::{
-    AttachError, Location, Policy, Producers, SeatState, Stat, files::RingFile,
+    AttachError, Location, Policy, Producers, Stat, files::RingFile, stat::SeatState,
 };
 use perfring_export::Stream;
 use perfring_set::{Listing, RingEntry, RingSet, SetError};

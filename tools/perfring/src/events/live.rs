@@ -115,7 +115,7 @@ impl Live {
         let mut shapes = Shapes::open(location, id)?;
         if !shapes.is_of(&layout) {
             let origin =
-                Origin::of(id, location, &layout, 0, perfring_consumer::OwnerInfo::default());
+                Origin::of(id, location, &layout, 0, perfring_consumer::stat::OwnerInfo::default());
             shapes = Shapes::of(origin, source.types());
         }
         if let Some(wanted) = wanted {

@@ -6,7 +6,7 @@ use crate::model::event::{Loss, LossCause, Origin, Rec, Totals};
 use crate::model::mangle::truncated;
 use crate::model::rule_name::RuleName;
 use perfring_consumer::{
-    Anchors, Cause, OwnerInfo, Policy, Record, RecordType, Writer, advanced::Anchor,
+    Anchors, Cause, Policy, Record, RecordType, Writer, advanced::Anchor, stat::OwnerInfo,
 };
 use perfring_context::Birth;
 use perfring_types::Entry;

@@ -3,7 +3,10 @@
 use super::owners;
 use super::report::Report;
 use crate::failure::Failure;
-use perfring_consumer::{Location, NamedConsumer, Policy, RingTotals, SeatState, Stat};
+use perfring_consumer::{
+    Location, Policy, RingTotals, Stat,
+    stat::{NamedConsumer, SeatState},
+};
 use perfring_view::accounts::Fill;
 use perfring_view::named::{is_read, line};
 use perfring_view::owner::{count, holding};

@@ -2,7 +2,10 @@
 
 use super::report::Report;
 use crate::failure::Failure;
-use perfring_consumer::{HeldUp, Holding, Location, Member, Producers, SeatState, Stat};
+use perfring_consumer::{
+    Location, Producers, Stat,
+    stat::{HeldUp, Holding, Member, SeatState},
+};
 use perfring_view::owner::{count, held_up, holding, member, owner};
 use perfring_view::process::{State, WHILE_DUMPING, has_open};
 

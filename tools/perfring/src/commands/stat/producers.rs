@@ -1,7 +1,7 @@
 //! The producers of a shared ring, as a table; or as paragraphs, where there is no room for one.
 
 use crate::columns::paragraph;
-use perfring_consumer::{Location, Member};
+use perfring_consumer::{Location, stat::Member};
 use perfring_producer::Producers;
 use perfring_view::owner::name;
 use perfring_view::process::State;

@@ -6,8 +6,8 @@ use crate::columns::paragraph;
 use crate::figures::types::used;
 use perfring_abi::Lead;
 use perfring_consumer::{
-    Evict, Holding, Layout, Location, NamedConsumer, OwnerInfo, Policy, Producers, Report,
-    RingTotals, Stat,
+    Evict, Layout, Location, Policy, Producers, Report, RingTotals, Stat,
+    stat::{Holding, NamedConsumer, OwnerInfo},
 };
 use perfring_view::accounts::{Balance, Fill, counts, is_fed};
 use perfring_view::figures::types_use::TypesUse;
