@@ -129,6 +129,14 @@ impl RecordType {
     }
 }
 
+/// A record's number against a type: a file's numbers need not be types.
+impl PartialEq<RecordType> for u32 {
+    #[inline(always)]
+    fn eq(&self, kind: &RecordType) -> bool {
+        *self == kind.0
+    }
+}
+
 /// Returns the bytes that a payload of `len` uses in the ring: header, payload, padding to eight.
 ///
 /// `len` may be anything; the result saturates.

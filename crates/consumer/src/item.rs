@@ -59,6 +59,31 @@ impl<'a> Record<'a> {
         anchors.wall(self.pos, self.time?)
     }
 
+    /// Returns whether it is of this type, by its number: what to ask first in a ring with records of several types.
+    ///
+    /// ```
+    /// # use perfring_consumer::{Consumer, Item};
+    /// use perfring_consumer::types::{Encoding, Record as Shaped, Schema};
+    /// # use perfring_producer::{Options, Producer};
+    /// struct Line; // by hand: else `#[derive(Record)]`
+    /// impl Shaped for Line {
+    ///     const SCHEMA: Schema<'static> = Schema::new("Line", Encoding::Utf8).with_hashed_id();
+    /// }
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// # producer.publish_as(Line::SCHEMA.id, b"a line")?;
+    /// # let mut consumer = Consumer::attach(&path)?;
+    /// # let Some(Item::Record(record)) = consumer.read()? else { panic!() };
+    /// assert!(record.is::<Line>() && record.kind == Line::SCHEMA.id);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    #[inline(always)]
+    pub fn is<T: perfring_types::Record>(&self) -> bool {
+        self.kind == T::SCHEMA.id
+    }
+
     /// Returns the record as a plain struct, in place: in the ring for a consumer of a drop ring,
     /// in the reader's private copy for others.
     ///

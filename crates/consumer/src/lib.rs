@@ -53,6 +53,7 @@ mod guarded;
 mod item;
 mod observer;
 mod options;
+mod owned;
 mod pinned;
 #[cfg(feature = "poll")]
 mod poll;
@@ -70,6 +71,7 @@ pub use fill::Fill;
 pub use item::{Item, Record, TypeMismatch};
 pub use observer::Observer;
 pub use options::{Acknowledge, ConsumerOptions, ObserverOptions};
+pub use owned::{OwnedItem, OwnedRecord};
 pub use perfring_abi::{
     BadRing, Cause, Evict, Layout, Policy, Producers, RecordType, Report, Writer,
 };

@@ -1,11 +1,11 @@
 //! The consumer of a ring, for tokio.
 
 use crate::error::Error;
-use crate::owned::{OwnedItem, found};
+use crate::found::found;
 use futures_core::Stream;
 use perfring_consumer::advanced::Front;
 use perfring_consumer::{
-    AttachError, ConsumerOptions, Item, Location, PollBy, Pollable, ReadError,
+    AttachError, ConsumerOptions, Item, Location, OwnedItem, PollBy, Pollable, ReadError,
 };
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -290,7 +290,7 @@ impl Stream for Consumer {
             Ok(false) => Ok(None),
             Ok(true) => {
                 let pos = this.inner.position();
-                found(this.inner.read(), pos).map(|item| Some(OwnedItem::from(item)))
+                found(this.inner.read(), pos).map(|item| Some(item.to_owned()))
             }
         };
         this.ended = !matches!(next, Ok(Some(_)));

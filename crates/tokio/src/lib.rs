@@ -27,7 +27,7 @@
 //! }
 //! // Owned: for channels, and all that streams can do.
 //! if let Some(OwnedItem::Record(record)) = consumer.next().await.transpose()? {
-//!     assert_eq!(record.bytes, b"two".as_slice());
+//!     assert_eq!(record.bytes(), b"two");
 //! }
 //! // All that is there, in place, at the speed of the ring.
 //! if consumer.ready().await? {
@@ -98,13 +98,13 @@
 
 mod consumer;
 mod error;
+mod found;
 mod observer;
-mod owned;
 
 pub use consumer::Consumer;
 pub use error::Error;
 pub use observer::Observer;
-pub use owned::{OwnedItem, OwnedRecord};
+
 pub use perfring_consumer::{
-    AttachError, Item, Location, Lost, PollBy, PollError, ReadError, Record,
+    AttachError, Item, Location, Lost, OwnedItem, OwnedRecord, PollBy, PollError, ReadError, Record,
 };

@@ -1,10 +1,12 @@
 //! The observer of a ring, for tokio.
 
 use crate::error::Error;
-use crate::owned::{OwnedItem, found};
+use crate::found::found;
 use futures_core::Stream;
 use perfring_consumer::advanced::Front;
-use perfring_consumer::{AttachError, Item, Location, ObserverOptions, ReadError, Start};
+use perfring_consumer::{
+    AttachError, Item, Location, ObserverOptions, OwnedItem, ReadError, Start,
+};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -181,7 +183,7 @@ impl Stream for Observer {
             Ok(false) => Ok(None),
             Ok(true) => {
                 let pos = this.inner.saved().pos;
-                found(this.inner.read(), pos).map(|item| Some(OwnedItem::from(item)))
+                found(this.inner.read(), pos).map(|item| Some(item.to_owned()))
             }
         };
         this.ended = !matches!(next, Ok(Some(_)));

@@ -180,7 +180,7 @@ async fn a_killed_producer_ends_those_that_end_with_it() {
     child.kill().await.unwrap();
     let numbers = |items: Vec<OwnedItem>| -> Vec<u64> {
         let number = |item: OwnedItem| match item {
-            OwnedItem::Record(record) => number_of(&record.bytes),
+            OwnedItem::Record(record) => number_of(record.bytes()),
             OwnedItem::Lost(lost) => panic!("{lost:?}"),
         };
         items.into_iter().map(number).collect()

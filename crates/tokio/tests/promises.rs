@@ -137,7 +137,7 @@ async fn items_of_a_stream_are_acknowledged_as_well() {
         let mut consumer = attach(&path);
         for (nth, expected) in (number..3).enumerate() {
             let Some(Ok(OwnedItem::Record(record))) = consumer.next().await else { panic!() };
-            assert_eq!(number_of(&record.bytes), expected);
+            assert_eq!(number_of(record.bytes()), expected);
             if nth == 0 {
                 consumer.acknowledge();
             }
@@ -167,14 +167,14 @@ async fn losses_at_the_end_of_a_ring_are_items_of_every_reader() {
     let mut observer = Observer::attach(&path, Start::Oldest).unwrap();
     let mut seen = (0, 0);
     while seen.0 + seen.1 < OFFERED {
-        let item = observer.read().await.map(|item| OwnedItem::from(item.unwrap()));
+        let item = observer.read().await.map(|item| item.unwrap().to_owned());
         seen = count(seen, item).await;
     }
     // The producer is alive, and a task that waits finds the next loss within a second.
     let mut consumer = Consumer::attach(&path).unwrap();
     let mut read = (0, 0);
     while read.0 + read.1 < OFFERED {
-        let item = consumer.read().await.map(|item| OwnedItem::from(item.unwrap()));
+        let item = consumer.read().await.map(|item| item.unwrap().to_owned());
         read = count(read, item).await;
     }
     assert_eq!(read, seen);

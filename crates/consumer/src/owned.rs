@@ -1,0 +1,79 @@
+//! Items that outlive the next read.
+
+use crate::item::{Item, Record};
+use perfring_abi::Writer;
+use perfring_ring::Lost;
+
+/// A copy of a record, for as long as it is wanted: see [`Record::to_owned`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedRecord {
+    pos: u64,
+    kind: u32,
+    time: Option<u64>,
+    writer: Option<Writer>,
+    /// Aligned as in the ring, so that it can be read as a plain struct.
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl OwnedRecord {
+    /// Borrows it as a [`Record`], with all its fields and methods.
+    ///
+    /// ```
+    /// # use perfring_consumer::{Consumer, Item};
+    /// # use perfring_producer::{Options, Producer};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let mut producer = Producer::create(&path, &Options::default())?;
+    /// # producer.publish(b"kept")?;
+    /// # let mut consumer = Consumer::attach(&path)?;
+    /// let mut kept = Vec::new();
+    /// while let Some(Item::Record(record)) = consumer.read()? {
+    ///     kept.push(record.to_owned()); // `record` is the ring's until the next read
+    /// }
+    /// assert_eq!(kept[0].as_record().bytes, b"kept");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn as_record(&self) -> Record<'_> {
+        let OwnedRecord { pos, kind, time, writer, .. } = *self;
+        Record { pos, kind, bytes: self.bytes(), time, writer }
+    }
+
+    /// Returns its payload.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words)[..self.len]
+    }
+}
+
+impl Record<'_> {
+    /// Copies it, to keep it beyond the next read.
+    #[must_use]
+    pub fn to_owned(&self) -> OwnedRecord {
+        let Record { pos, kind, bytes, time, writer } = *self;
+        let mut words = vec![0; bytes.len().div_ceil(8)];
+        bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
+        OwnedRecord { pos, kind, time, writer, words, len: bytes.len() }
+    }
+}
+
+/// A copy of an item: see [`Item::to_owned`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnedItem {
+    /// A record.
+    Record(OwnedRecord),
+    /// Records that are missing here.
+    Lost(Lost),
+}
+
+impl Item<'_> {
+    /// Copies it, to keep it beyond the next read.
+    #[must_use]
+    pub fn to_owned(&self) -> OwnedItem {
+        match self {
+            Item::Record(record) => OwnedItem::Record(record.to_owned()),
+            Item::Lost(lost) => OwnedItem::Lost(*lost),
+        }
+    }
+}
