@@ -192,12 +192,14 @@ impl Layout {
     }
 
     /// Returns the byte that the named consumer in a seat keeps locked.
+    #[doc(hidden)] // for other crates of perfring
     #[must_use]
     pub const fn consumer_lock_byte(&self, seat: u32) -> u64 {
         self.consumers_offset() + seat as u64 * SEAT_SIZE
     }
 
     /// Returns the byte that the holder of a slot keeps locked.
+    #[doc(hidden)] // for other crates of perfring
     #[must_use]
     pub const fn slot_lock_byte(&self, slot: u32) -> u64 {
         self.control_offset() + slot as u64 * SLOT_SIZE
@@ -227,6 +229,7 @@ impl Layout {
     }
 
     /// Returns how many slots count losses: none in a ring of one producer, whose totals are in the header page.
+    #[doc(hidden)] // for other crates of perfring
     #[must_use]
     pub const fn loss_slots(&self) -> usize {
         match self.producers {
@@ -252,6 +255,7 @@ impl Layout {
 
     /// Returns the header page of a new ring of this shape. `magic` is left zero: it is written
     /// last.
+    #[doc(hidden)] // for other crates of perfring
     #[must_use]
     pub fn to_page(&self) -> HeaderPage {
         HeaderPage {

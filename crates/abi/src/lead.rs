@@ -62,6 +62,7 @@ pub struct Writer {
 impl Writer {
     /// Returns the writer that a word of a record names: `pid` in its low half, as perf's `u32 pid, tid` is
     /// read on a little-endian machine. `None` if there is no such process.
+    #[doc(hidden)] // for other crates of perfring
     #[must_use]
     #[inline(always)]
     pub const fn from_word(word: u64) -> Option<Self> {
@@ -72,6 +73,7 @@ impl Writer {
     }
 
     /// Returns the word of a record that names it.
+    #[doc(hidden)] // for other crates of perfring
     #[must_use]
     pub const fn to_word(self) -> u64 {
         (self.tid as u64) << 32 | self.pid.get() as u64

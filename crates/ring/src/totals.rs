@@ -38,6 +38,7 @@ pub struct RingTotals {
 impl RingTotals {
     /// Reads the totals of a ring, dead or alive. On a live ring each figure is true at one moment,
     /// and all of them at nearly the same moment. On an idle one they are exact.
+    #[doc(hidden)] // for other crates of perfring
     #[must_use]
     pub fn read(ring: Ring<'_>, policy: Policy) -> Option<Self> {
         Self::of(Shared::new(ring, &[]), policy, |_| false)
@@ -45,6 +46,7 @@ impl RingTotals {
 
     /// Like [`RingTotals::read`], for a ring with slots; `is_dead` returns whether a slot's
     /// producer is dead.
+    #[doc(hidden)] // for other crates of perfring
     #[must_use]
     pub fn of(at: Shared<'_>, policy: Policy, is_dead: impl Fn(u32) -> bool) -> Option<Self> {
         let ring = at.ring();
@@ -83,6 +85,7 @@ impl RingTotals {
     }
 
     /// Losses that are counted but not yet reported in the stream.
+    #[doc(hidden)] // for other crates of perfring
     #[must_use]
     pub fn unreported(&self) -> Count {
         self.untold(Refused::default())
@@ -90,6 +93,7 @@ impl RingTotals {
 
     /// Returns the losses that no marker in the stream reports and that a reader has not returned either: `told` is
     /// [`Saved::told`](crate::Saved::told) of the reader.
+    #[doc(hidden)] // for other crates of perfring
     #[must_use]
     pub fn untold(&self, told: Refused) -> Count {
         self.producer.refused.since(self.producer.reported.later(told)).total()

@@ -47,6 +47,7 @@ pub(crate) fn opening(location: &Location, source: io::Error, wanted: &'static s
 impl CreateError {
     /// Returns the error of a file or directory that could not be made at this location. It names what forbids that, where
     /// the system's error does not.
+    #[doc(hidden)] // for other crates of perfring
     #[must_use]
     pub fn of_system(location: &Location, step: &'static str, source: io::Error) -> Self {
         let path = location.path();

@@ -433,6 +433,7 @@ pub enum AttachError {
 
 impl AttachError {
     /// Returns whether the process or the machine lacks file descriptors, or memory for them. The ring itself may be good.
+    #[doc(hidden)] // for other crates of perfring
     #[must_use]
     pub fn is_shortage(&self) -> bool {
         let AttachError::Io { source, .. } = self else { return false };

@@ -137,6 +137,7 @@ impl RingOptions {
     ///
     /// # Errors
     /// [`OpenError::Owner`].
+    #[doc(hidden)] // for other crates of perfring
     pub fn expect_owner(&self, location: &Location) -> Result<(), OpenError> {
         let mut path = location.path().to_owned();
         for _ in 0..LINKS {
@@ -150,6 +151,7 @@ impl RingOptions {
     }
 
     /// Returns whether this user is neither root nor this process's.
+    #[doc(hidden)] // for other crates of perfring
     #[must_use]
     pub fn is_foreign(owner: u32) -> bool {
         owner != 0 && owner != geteuid().as_raw()
@@ -166,6 +168,7 @@ impl RingOptions {
     ///
     /// # Errors
     /// [`OpenError::Differs`], [`OpenError::Owner`], [`OpenError::Mode`], [`AttachError::Kind`].
+    #[doc(hidden)] // for other crates of perfring
     pub fn agree_with(&self, ring: &RingFile) -> Result<(), OpenError> {
         let (location, layout, (owner, mode)) = (&ring.location, &ring.layout, ring.owner()?);
         self.trust_owner(location, false, owner)?;
