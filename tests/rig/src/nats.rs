@@ -199,12 +199,11 @@ impl Server {
     pub fn drain(&self, to: &mut Vec<Stored>) {
         self.ask(async |context| {
             let name = Some("reader".to_owned());
-            let config = pull::Config { durable_name: name, ..pull::Config::default() };
+            let config = pull::Config { durable_name: name, ..pull_config() };
             let stream = context.get_stream("perfring").await.unwrap();
             let consumer = stream.create_consumer(config).await.unwrap();
             let mut batch = consumer.fetch().max_messages(1000).messages().await.unwrap();
-            while let Some(message) = batch.next().await {
-                let message = message.unwrap();
+            while let Some(message) = next(&mut batch).await {
                 message.double_ack().await.unwrap();
                 to.push(Stored::new(&message));
             }
@@ -224,17 +223,26 @@ impl Drop for Server {
     }
 }
 
+/// Without the threshold the server removes a consumer that asks for nothing for five seconds, as on a busy machine.
+fn pull_config() -> pull::Config {
+    pull::Config { inactive_threshold: WATCHDOG, ..pull::Config::default() }
+}
+
+/// Returns the next message of a batch. A batch whose consumer is gone has no end.
+async fn next(batch: &mut pull::Batch) -> Option<jetstream::Message> {
+    tokio::time::timeout(WATCHDOG, batch.next()).await.expect("an answer").transpose().unwrap()
+}
+
 pub async fn stored(context: &jetstream::Context, name: &str) -> Vec<Stored> {
     let stream = context.get_stream(name).await.unwrap();
     let count = stream.cached_info().state.messages;
-    let config = pull::Config { ack_policy: AckPolicy::None, ..pull::Config::default() };
+    let config = pull::Config { ack_policy: AckPolicy::None, ..pull_config() };
     let consumer = stream.create_consumer(config).await.unwrap();
     let mut all = Vec::new();
     while (all.len() as u64) < count {
         let mut batch = consumer.fetch().max_messages(1000).messages().await.unwrap();
         let before = all.len();
-        while let Some(message) = batch.next().await {
-            let message = message.unwrap();
+        while let Some(message) = next(&mut batch).await {
             all.push(Stored::new(&message));
         }
         assert!(all.len() > before, "the stream ended at {before} of {count}");

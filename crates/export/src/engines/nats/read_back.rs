@@ -5,6 +5,11 @@ use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
 use async_nats::jetstream::stream::Stream;
 use futures_util::StreamExt;
 use std::time::Duration;
+use tokio::time::timeout;
+
+#[derive(Debug, thiserror::Error)]
+#[error("no answer for {} ms", .0.as_millis())]
+struct Silent(Duration);
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -13,10 +18,15 @@ const BATCH: usize = 512;
 
 /// Returns the numbers of those entries that were first sent longer ago than `age`, and that the
 /// stream has stored. The others are no longer in doubt.
+///
+/// # Errors
+/// Also if the server answers nothing for `patience`: a request is lost with the connection, or with the consumer, which the
+/// server removes from a client that was slow. Its end is then never told.
 pub(super) async fn read_back(
     stream: &Stream,
     flight: &mut Flight,
     age: Duration,
+    patience: Duration,
 ) -> Result<Vec<u64>, Error> {
     let mut found = Vec::new();
     for (subject, mut doubt) in flight.doubtful(age) {
@@ -34,7 +44,8 @@ pub(super) async fn read_back(
         while left > 0 && !doubt.numbers.is_empty() {
             let mut batch = consumer.fetch().max_messages(BATCH).messages().await?;
             let mut came = 0;
-            while let Some(message) = batch.next().await {
+            let next = async |batch: &mut pull::Batch| timeout(patience, batch.next()).await;
+            while let Some(message) = next(&mut batch).await.map_err(|_| Silent(patience))? {
                 let message = message?;
                 came += 1;
                 left = message.info()?.pending;

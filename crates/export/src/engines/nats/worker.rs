@@ -176,9 +176,10 @@ impl Worker {
         }
         // Half of it: a message that is sent now must still be known when the server handles it.
         let age = info.config.duplicate_window / 2;
-        let found = read_back(&stream, &mut self.flight, age).await.map_err(|error| {
-            format!("cannot read the stream \"{}\" back: {error}", info.config.name)
-        })?;
+        let found =
+            read_back(&stream, &mut self.flight, age, self.options.ack_timeout).await.map_err(
+                |error| format!("cannot read the stream \"{}\" back: {error}", info.config.name),
+            )?;
         for number in found {
             self.deliver(number, None);
         }
