@@ -6,7 +6,7 @@
 use perfring_abi::{Cause, RecordType};
 use perfring_consumer::{
     Anchors, AttachError, Consumer, ConsumerOptions, Count, Item, Observer, RingTotals, Snapshot,
-    Start, Stat, Writer,
+    Start, Stat, WriterId,
     files::recover,
     stat::{Holding, Member},
 };
@@ -129,7 +129,7 @@ fn item(found: Item<'_>, anchors: &Anchors) -> Value {
                 shown["time"] = time.into();
                 shown["wall"] = found.wall(anchors).into();
             }
-            if let Some(Writer { pid, tid }) = found.writer {
+            if let Some(WriterId { pid, tid }) = found.writer {
                 shown["pid"] = pid.get().into();
                 shown["tid"] = tid.into();
             }

@@ -11,7 +11,7 @@ pub enum Lead {
     None,
     /// A timestamp.
     Time,
-    /// A timestamp, and a [`Writer`].
+    /// A timestamp, and a [`WriterId`].
     SampleId,
 }
 
@@ -44,22 +44,22 @@ impl Lead {
 /// `PERF_SAMPLE_TID`.
 ///
 /// ```
-/// use perfring_abi::Writer;
-/// let writer = Writer::from_word(7 << 32 | 5).unwrap();
+/// use perfring_abi::WriterId;
+/// let writer = WriterId::from_word(7 << 32 | 5).unwrap();
 /// assert_eq!((writer.pid.get(), writer.tid), (5, 7));
 /// assert_eq!(writer.to_word(), 7 << 32 | 5);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 // Kept and copied as one word: a copy of two halves that were just stored would wait for both.
 #[repr(align(8))]
-pub struct Writer {
+pub struct WriterId {
     /// Its process.
     pub pid: NonZeroU32,
     /// The thread.
     pub tid: u32,
 }
 
-impl Writer {
+impl WriterId {
     /// Returns the writer that a word of a record names: `pid` in its low half, as perf's `u32 pid, tid` is
     /// read on a little-endian machine. `None` if there is no such process.
     #[doc(hidden)] // for other crates of perfring
@@ -67,7 +67,7 @@ impl Writer {
     #[inline(always)]
     pub const fn from_word(word: u64) -> Option<Self> {
         match NonZeroU32::new(word as u32) {
-            Some(pid) => Some(Writer { pid, tid: (word >> 32) as u32 }),
+            Some(pid) => Some(WriterId { pid, tid: (word >> 32) as u32 }),
             None => None,
         }
     }

@@ -38,7 +38,7 @@ mod record_word;
 mod words;
 
 pub use check::{BadRing, Layout};
-pub use lead::{Lead, Writer};
+pub use lead::{Lead, WriterId};
 pub use live::{
     AuxLine, ConsumerSeat, CpuLine, Header, Holder, PerfTime, SeqLatch, SharedLine, Slot,
     SpaceLine, TimeLine, WaitLine,

@@ -1,6 +1,6 @@
 //! Items that a reader returns, and records as Rust types.
 
-use perfring_abi::Writer;
+use perfring_abi::WriterId;
 use perfring_ring::{Anchors, Frame, Lost};
 use perfring_shm::Next;
 use perfring_types::PodRecord;
@@ -42,7 +42,7 @@ pub struct Record<'a> {
     pub time: Option<u64>,
     /// The thread that wrote it, in a ring per CPU that was made with `Options::sample_id`; the CPU is
     /// [`Layout::cpu`](crate::Layout). As for any content of a ring, it is what its writer said.
-    pub writer: Option<Writer>,
+    pub writer: Option<WriterId>,
 }
 
 impl<'a> Record<'a> {

@@ -73,7 +73,7 @@ pub use observer::Observer;
 pub use options::{Acknowledge, ConsumerOptions, ObserverOptions};
 pub use owned::{OwnedItem, OwnedRecord};
 pub use perfring_abi::{
-    BadRing, Cause, Evict, Layout, Policy, Producers, RecordType, Report, Writer,
+    BadRing, Cause, Evict, Layout, Policy, Producers, RecordType, Report, WriterId,
 };
 pub use perfring_ring::{
     Anchors, ConsumerTotals, Count, Lost, ProducerTotals, ReadError, Refused, RingTotals, Start,

@@ -1,7 +1,7 @@
 //! Items that outlive the next read.
 
 use crate::item::{Item, Record};
-use perfring_abi::Writer;
+use perfring_abi::WriterId;
 use perfring_ring::Lost;
 
 /// A copy of a record, for as long as it is wanted: see [`Record::to_owned`].
@@ -10,7 +10,7 @@ pub struct OwnedRecord {
     pos: u64,
     kind: u32,
     time: Option<u64>,
-    writer: Option<Writer>,
+    writer: Option<WriterId>,
     /// Aligned as in the ring, so that it can be read as a plain struct.
     words: Vec<u64>,
     len: usize,

@@ -1,7 +1,7 @@
 //! Columns: many records of one type and one length.
 
 use crate::item::Record;
-use perfring_abi::{Lead, Writer};
+use perfring_abi::{Lead, WriterId};
 use perfring_ring::Frame;
 
 /// Records in a row of one type and one length, in place.
@@ -85,7 +85,7 @@ impl<'a> Run<'a> {
             bytes: &bytes[before..before + first.len],
             time: (first.lead != Lead::None).then(|| word(bytes, 1)),
             writer: match first.lead {
-                Lead::SampleId => Writer::from_word(word(bytes, 2)),
+                Lead::SampleId => WriterId::from_word(word(bytes, 2)),
                 Lead::None | Lead::Time => None,
             },
         })

@@ -111,5 +111,5 @@ pub use time::{Anchor, Anchors, Reading, Scale};
 pub use told::Told;
 pub use totals::RingTotals;
 pub use types::{TableFull, TypeTable, TypeTableWriter};
-pub use view::{Liveness, Ring, Shared, spoil};
+pub use view::{Ring, Shared, System, spoil};
 pub use wait::{Fences, Wake, WakeAt, full_fence};

@@ -14,7 +14,7 @@ use crate::holder::{OwnerInfo, sign_off};
 use crate::record::Corrupt;
 use crate::seq_latch::{self, SeqLatchWriter};
 use crate::told_latch::ToldLatch;
-use crate::view::{Liveness, Ring};
+use crate::view::{Ring, System};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -145,7 +145,7 @@ impl Search {
 
 /// What the exclusive producer of a ring with named consumers has beside its room.
 pub(crate) struct Waits {
-    system: Arc<dyn Liveness + Send + Sync>,
+    system: Arc<dyn System + Send + Sync>,
     search: Search,
 }
 
@@ -156,7 +156,7 @@ impl fmt::Debug for Waits {
 }
 
 impl Waits {
-    pub(crate) fn new(system: Arc<dyn Liveness + Send + Sync>) -> Self {
+    pub(crate) fn new(system: Arc<dyn System + Send + Sync>) -> Self {
         Waits { system, search: Search::new() }
     }
 

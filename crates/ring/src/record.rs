@@ -11,7 +11,7 @@ use crate::counters::{Count, Refused};
 use crate::view::{POS_MAX, Ring, Shared, sane};
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{
-    AUX_SIZE, Cause, HEADER_LEN, Lead, RANGE_ALIGN, RecordType, RecordWord, Writer, aux_record,
+    AUX_SIZE, Cause, HEADER_LEN, Lead, RANGE_ALIGN, RecordType, RecordWord, WriterId, aux_record,
     range_size,
 };
 
@@ -196,7 +196,7 @@ pub struct Frame {
     /// Its timestamp, in a timed ring: ns.
     pub time: Option<u64>,
     /// Who wrote it, in a ring whose records say so.
-    pub writer: Option<Writer>,
+    pub writer: Option<WriterId>,
     /// What it has before its payload.
     pub lead: Lead,
 }
@@ -271,7 +271,7 @@ pub(crate) fn split(
         Lead::SampleId => (Some(nth(1)), nth(2)),
     };
     // In any case of one word, to be stored as one: readers of its halves in memory would wait for both.
-    let writer = Writer::from_word(writer);
+    let writer = WriterId::from_word(writer);
     let len = len.checked_sub(lead.len())?;
     Some(Frame { pos, kind: word.kind(), len, size: word.size(), time, writer, lead })
 }
@@ -284,7 +284,7 @@ pub(crate) fn split_body(lead: Lead, record: Record, body: &[u64]) -> Option<(Fr
         (Lead::None, body) => (None, None, body),
         (Lead::Time, [time, body @ ..]) => (Some(*time), None, body),
         (Lead::SampleId, [time, writer, body @ ..]) => {
-            (Some(*time), Writer::from_word(*writer), body)
+            (Some(*time), WriterId::from_word(*writer), body)
         }
         _ => return None,
     };

@@ -104,7 +104,7 @@ pub fn spoil(header: &Header) {
 }
 
 /// What the algorithm needs from the system that it runs on.
-pub trait Liveness {
+pub trait System {
     /// Returns whether the process that attached to this slot last is alive. The slot after the
     /// last one stands for a process that recovers the ring and is no producer.
     fn is_alive(&self, slot: u32) -> bool;

@@ -12,8 +12,8 @@ use self::world::{SLOTS, Tally, World};
 use perfring_abi::{Cause, Evict, Policy, RecordType, RecordWord, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Count, Fences, Found, Liveness, Observer, OwnerInfo, Reader, Refusal, Reserved, Ring,
-    RingTotals, Seen, Sequence, SharedWriter, Start, Unattached, Wake, close, section,
+    Count, Fences, Found, Observer, OwnerInfo, Reader, Refusal, Reserved, Ring, RingTotals, Seen,
+    Sequence, SharedWriter, Start, System, Unattached, Wake, close, section,
 };
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::{cases, from_env};
@@ -71,7 +71,7 @@ fn a_large_ring_per_cpu_does_what_its_model_does() {
 /// Nobody dies here.
 struct Alive;
 
-impl Liveness for Alive {
+impl System for Alive {
     fn is_alive(&self, _slot: u32) -> bool {
         true
     }

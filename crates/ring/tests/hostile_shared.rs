@@ -7,8 +7,8 @@ use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{Evict, Policy, RecordType, RecordWord, Report, TAIL_MARK, producer_totals};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    BatchSpan, Fences, Liveness, Observer, OwnerInfo, Reader, RingTotals, SharedWriter,
-    SlotFigures, Snapshot, Start, Wake, full_fence, recover,
+    BatchSpan, Fences, Observer, OwnerInfo, Reader, RingTotals, SharedWriter, SlotFigures,
+    Snapshot, Start, System, Wake, full_fence, recover,
 };
 use perfring_testkit::choices::Choices;
 use perfring_testkit::nasty::{INVALID_LOCKS, LOCKS, reservations};
@@ -17,7 +17,7 @@ use perfring_testkit::size::every;
 use std::cell::Cell;
 use std::time::Instant;
 
-/// Liveness with made-up answers. It detects a caller that asks without end.
+/// System with made-up answers. It detects a caller that asks without end.
 struct MadeUp {
     alive: fn(u32) -> bool,
     asked: Cell<u64>,
@@ -36,7 +36,7 @@ impl MadeUp {
     }
 }
 
-impl Liveness for MadeUp {
+impl System for MadeUp {
     fn is_alive(&self, slot: u32) -> bool {
         self.count();
         // Like the kernel's answer: the lock of a slot that does not exist cannot be taken over.

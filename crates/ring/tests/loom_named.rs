@@ -12,7 +12,7 @@ use loom::thread;
 use perfring_abi::{Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, Found, Liveness, Reader, Refusal, Ring, Wake, Writer, drop_dead, full_fence,
+    Fences, Found, Reader, Refusal, Ring, System, Wake, Writer, drop_dead, full_fence,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 #[derive(Clone, Copy)]
 struct Dead(&'static [u32]);
 
-impl Liveness for Dead {
+impl System for Dead {
     fn is_alive(&self, _slot: u32) -> bool {
         true
     }

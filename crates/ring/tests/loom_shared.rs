@@ -22,12 +22,12 @@ use perfring_abi::atomic::death;
 use perfring_abi::{Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, Found, Liveness, Observer, OwnerInfo, Reader, Refusal, RingTotals, Seen, SharedWriter,
-    SlotFigures, Start, Wake, recover,
+    Fences, Found, Observer, OwnerInfo, Reader, Refusal, RingTotals, Seen, SharedWriter,
+    SlotFigures, Start, System, Wake, recover,
 };
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
 
-/// Liveness: a flag for each slot, in place of the kernel's locks.
+/// System: a flag for each slot, in place of the kernel's locks.
 struct Flags([AtomicBool; 3]);
 
 impl Flags {
@@ -40,7 +40,7 @@ impl Flags {
     }
 }
 
-impl Liveness for Flags {
+impl System for Flags {
     fn is_alive(&self, slot: u32) -> bool {
         self.0.get(slot as usize).is_none_or(|alive| alive.load(Acquire))
     }

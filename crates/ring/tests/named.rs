@@ -3,7 +3,7 @@
 
 use perfring_abi::{Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
-use perfring_ring::{Fences, Liveness, OwnerInfo, Reader, Refusal, Ring, Wake, Writer, drop_dead};
+use perfring_ring::{Fences, OwnerInfo, Reader, Refusal, Ring, System, Wake, Writer, drop_dead};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone, Default)]
 struct SecondDied(Arc<AtomicBool>);
 
-impl Liveness for SecondDied {
+impl System for SecondDied {
     fn is_alive(&self, _slot: u32) -> bool {
         true
     }

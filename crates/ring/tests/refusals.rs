@@ -5,8 +5,8 @@
 use perfring_abi::{LOST_SIZE, Policy, RecordType, record_size};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, Liveness, OwnerInfo, Reader, Refusal, Refused, Reserved, RingTotals, SharedWriter,
-    Wake, Writer,
+    Fences, OwnerInfo, Reader, Refusal, Refused, Reserved, RingTotals, SharedWriter, System, Wake,
+    Writer,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -155,7 +155,7 @@ fn a_refusal_beside_another_producer_changes_nothing() {
 
 struct Alive;
 
-impl Liveness for Alive {
+impl System for Alive {
     fn is_alive(&self, _slot: u32) -> bool {
         true
     }

@@ -5,8 +5,8 @@ use crate::common::{Reported, attach_at};
 use perfring_abi::{Cause, Evict, Lead, Policy, RecordType, RecordWord, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    BatchSpan, Count, Fences, Found, Liveness, Reader, Recovered, Refusal, Refused, Reserved,
-    RingTotals, Shared, SharedWriter, SlotFigures, Snapshot, Wake, recover,
+    BatchSpan, Count, Fences, Found, Reader, Recovered, Refusal, Refused, Reserved, RingTotals,
+    Shared, SharedWriter, SlotFigures, Snapshot, System, Wake, recover,
 };
 use proptest::prelude::*;
 use std::collections::HashSet;
@@ -550,7 +550,7 @@ fn crowd(policy: Policy, time: bool) {
     let writers: Vec<_> = (0..PRODUCERS).map(|slot| attach_at(&heap, &liveness, slot)).collect();
     // `Reported` is for one thread; here no producer dies.
     struct Alive;
-    impl Liveness for Alive {
+    impl System for Alive {
         fn is_alive(&self, _slot: u32) -> bool {
             true
         }

@@ -3,13 +3,13 @@
 
 use perfring_abi::Policy;
 use perfring_ring::heap::HeapRing;
-use perfring_ring::{Fences, Liveness, OwnerInfo, SeatState, SharedWriter, Unattached, sign_off};
+use perfring_ring::{Fences, OwnerInfo, SeatState, SharedWriter, System, Unattached, sign_off};
 use std::sync::atomic::Ordering;
 
 /// Nobody is dead.
 struct AllAlive;
 
-impl Liveness for AllAlive {
+impl System for AllAlive {
     fn is_alive(&self, _slot: u32) -> bool {
         true
     }

@@ -6,8 +6,8 @@ use crate::read::all_of;
 use perfring_abi::RecordType;
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    BatchSpan, Fences, Liveness, Observer, OwnerInfo, Reader, Reserved, RingTotals, SharedWriter,
-    SlotFigures, Snapshot, Start, Wake, recover,
+    BatchSpan, Fences, Observer, OwnerInfo, Reader, Reserved, RingTotals, SharedWriter,
+    SlotFigures, Snapshot, Start, System, Wake, recover,
 };
 use perfring_testkit::choices::{Choices, Input};
 use std::cell::Cell;
@@ -25,7 +25,7 @@ impl FakeSystem {
     }
 }
 
-impl Liveness for FakeSystem {
+impl System for FakeSystem {
     fn is_alive(&self, slot: u32) -> bool {
         self.count();
         // Like the kernel's answer: a slot that does not exist is never taken over.

@@ -19,7 +19,7 @@ const SLOTS: usize = 3;
 struct Seats {
     /// No fork between opening a ring and registering it for the handler in the child.
     holds_off_forks: bool,
-    /// Liveness is queried as if for a read lock.
+    /// System is queried as if for a read lock.
     asks_for_a_read_lock: bool,
     /// The lock word has the epoch of its holder's seat.
     has_epochs: bool,

@@ -2,7 +2,7 @@
 
 use perfring_abi::{
     ANCHOR, AUX_SIZE, Cause, Evict, FEATURE_TIME, Lead, PERF_CAPABILITIES, Policy, Producers,
-    RecordType, RecordWord, Report, SLOT_SIZE, Writer, range_size, record_size,
+    RecordType, RecordWord, Report, SLOT_SIZE, WriterId, range_size, record_size,
 };
 use perfring_producer::Options;
 use perfring_testkit::image::{at, word};
@@ -165,8 +165,8 @@ pub(super) fn timestamp_at(pos: u64) -> u64 {
 }
 
 /// Returns who wrote the record at a position.
-pub(super) fn writer_at(pos: u64) -> Writer {
-    Writer { pid: NonZeroU32::new(4100 + pos as u32 % 3).unwrap(), tid: 4200 + pos as u32 }
+pub(super) fn writer_at(pos: u64) -> WriterId {
+    WriterId { pid: NonZeroU32::new(4100 + pos as u32 % 3).unwrap(), tid: 4200 + pos as u32 }
 }
 
 /// Returns the replacement of the anchors: the wall clock was set an hour ahead before `SET_AT`.
@@ -188,7 +188,7 @@ pub(super) fn add_leads(value: &mut Value, sample_id: bool) {
                 object.insert("time".into(), timestamp_at(pos).into());
                 object.insert("wall".into(), (anchor[2] + timestamp_at(pos) - anchor[1]).into());
                 if sample_id {
-                    let Writer { pid, tid } = writer_at(pos);
+                    let WriterId { pid, tid } = writer_at(pos);
                     object.insert("pid".into(), pid.get().into());
                     object.insert("tid".into(), tid.into());
                 }

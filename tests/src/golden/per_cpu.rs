@@ -15,7 +15,7 @@ use perfring_abi::{
 use perfring_producer::Options;
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, Liveness, OwnerInfo, Refusal, Reserved, Sequence, SharedWriter, Wake, close, section,
+    Fences, OwnerInfo, Refusal, Reserved, Sequence, SharedWriter, System, Wake, close, section,
 };
 use perfring_testkit::image::{at, word};
 use std::fs;
@@ -107,7 +107,7 @@ struct PerCpu {
 /// Everybody has ended who was in the way.
 struct Dead;
 
-impl Liveness for Dead {
+impl System for Dead {
     fn is_alive(&self, _slot: u32) -> bool {
         false
     }

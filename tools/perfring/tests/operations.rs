@@ -232,7 +232,7 @@ fn an_application_and_a_sidecar_in_containers_of_their_own() {
     let status = json_lines(&answered.out()).remove(0);
     assert_eq!((&status["ready"], &status["rings"][1]["ring"]), (&true.into(), &"shop".into()));
 
-    // Liveness works across pid namespaces.
+    // System works across pid namespaces.
     let dir = pod.rings();
     let dir = dir.to_str().unwrap();
     let seen = pod.run(&["ls", "--format", "json", dir], SIDECAR, true);

@@ -5,7 +5,7 @@ use crate::lost::Lost;
 use crate::record::{Body, Origin, Record};
 use crate::runs::Data;
 use crate::types::{RecordType, TypeTable};
-use perfring_consumer::Writer;
+use perfring_consumer::WriterId;
 use perfring_producer::RecordType as Id;
 use pyo3::exceptions::{PyBufferError, PyIndexError};
 use pyo3::intern;
@@ -48,7 +48,7 @@ impl Batch {
         let body = Body::Part(Arc::clone(&self.data), place.range);
         let time = self.data.times.as_ref().and_then(|times| times.get(nth).copied());
         let writer = self.data.writers.as_ref().and_then(|writers| writers.get(nth).copied());
-        let writer = writer.and_then(Writer::from_word);
+        let writer = writer.and_then(WriterId::from_word);
         let origin = Arc::clone(&self.origin);
         Some(Record { origin, pos: place.pos, kind: place.kind, time, writer, body })
     }

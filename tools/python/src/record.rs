@@ -4,7 +4,7 @@ use crate::pins::Cell;
 use crate::runs::Data;
 use crate::types::{self, RecordType};
 use perfring_consumer::Anchors;
-use perfring_consumer::Writer;
+use perfring_consumer::WriterId;
 use perfring_producer::RecordType as Id;
 use perfring_types::read::{Type, TypeTable};
 use pyo3::prelude::*;
@@ -48,7 +48,7 @@ pub(crate) struct Record {
     /// When it was reserved, in ns of ``CLOCK_BOOTTIME``; ``None`` if the ring has no timestamps.
     #[pyo3(get)]
     pub(crate) time: Option<u64>,
-    pub(crate) writer: Option<Writer>,
+    pub(crate) writer: Option<WriterId>,
     pub(crate) body: Body,
 }
 

@@ -4,7 +4,7 @@ use crate::lost::Lost;
 use crate::memory::pinned::Pinned;
 use crate::pins::Cell;
 use crate::spare::Copies;
-use perfring_consumer::{Record, Writer, advanced::Lead};
+use perfring_consumer::{Record, WriterId, advanced::Lead};
 use pyo3::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) struct Data {
     runs: Vec<Run>,
     /// A timestamp for each record, if the ring has timestamps.
     pub(crate) times: Option<Vec<u64>>,
-    /// [`Writer::to_word`] of each record, if they say who wrote them; 0 for one that does not.
+    /// [`WriterId::to_word`] of each record, if they say who wrote them; 0 for one that does not.
     pub(crate) writers: Option<Vec<u64>>,
     /// Each with the number of the record that follows it.
     pub(crate) lost: Vec<(usize, Lost)>,
@@ -181,7 +181,7 @@ impl Builder {
             times.push(time);
         }
         if let Some(writers) = &mut self.writers {
-            writers.push(writer.map_or(0, Writer::to_word));
+            writers.push(writer.map_or(0, WriterId::to_word));
         }
         self.extend(Run { first: 0, count: 1, kind, len: bytes.len(), at, pos, step: 0 });
     }
@@ -234,7 +234,7 @@ impl Builder {
             times.extend(run.records().filter_map(|record| record.time));
         }
         if let Some(writers) = &mut self.writers {
-            writers.extend(run.records().map(|record| record.writer.map_or(0, Writer::to_word)));
+            writers.extend(run.records().map(|record| record.writer.map_or(0, WriterId::to_word)));
         }
         let (kind, pos, count) = (run.kind(), run.pos(), run.len() as usize);
         self.extend(Run { first: 0, count, kind, len, at, pos, step: run.size() });

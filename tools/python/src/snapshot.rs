@@ -9,7 +9,7 @@ use crate::record::{Body, Origin, Record};
 use crate::runs::Builder;
 use crate::spare::Copies;
 use crate::types::TypeTable as Types;
-use perfring_consumer::Writer;
+use perfring_consumer::WriterId;
 use perfring_consumer::{Anchors, Item, Location};
 use perfring_producer::RecordType;
 use perfring_types::read::TypeTable;
@@ -128,7 +128,7 @@ impl Snapshot {
 }
 
 enum Kept {
-    Record(u64, u32, Option<u64>, Option<Writer>, Box<[u8]>),
+    Record(u64, u32, Option<u64>, Option<WriterId>, Box<[u8]>),
     Lost(Lost),
     Damage(perfring_consumer::ReadError),
 }

@@ -15,7 +15,7 @@ use crate::model::processes::Processes;
 use crate::model::signal::Added;
 use crate::model::timeline::Timeline;
 use names::Names;
-use perfring_consumer::Writer;
+use perfring_consumer::WriterId;
 use perfring_telemetry::names::START_TIME;
 use perfring_types::Class;
 use perfring_types::read::Value;
@@ -274,7 +274,7 @@ impl Perfetto {
     fn details(&mut self, record: &Rec<'_>) -> Vec<DebugAnnotation> {
         let names = &mut self.names;
         let mut details = vec![annotate::number(names, "ring.pos", record.pos)];
-        if let Some(Writer { pid, tid }) = record.writer {
+        if let Some(WriterId { pid, tid }) = record.writer {
             details.push(annotate::number(names, "pid", pid.get().into()));
             details.push(annotate::number(names, "tid", tid.into()));
         }

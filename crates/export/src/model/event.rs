@@ -2,7 +2,7 @@
 
 use super::rule_name::RuleName;
 use perfring_consumer::{
-    Anchors, Cause, Layout, Location, Lost, Observer, Policy, Producers, RecordType, Writer,
+    Anchors, Cause, Layout, Location, Lost, Observer, Policy, Producers, RecordType, WriterId,
     advanced::Saved, stat::OwnerInfo,
 };
 use perfring_context::Birth;
@@ -144,7 +144,7 @@ pub struct Rec<'a> {
     /// Its timestamp: ns of the machine's `CLOCK_BOOTTIME`, if its ring has timestamps.
     pub time: Option<u64>,
     /// The thread that wrote it, if its ring's records say so.
-    pub writer: Option<Writer>,
+    pub writer: Option<WriterId>,
     /// The wall-clock time of the timestamp, ns since 1970, if known.
     pub wall: Option<u64>,
     /// How many ns it arrived too late for the order of time; 0 if it did not.

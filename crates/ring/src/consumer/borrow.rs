@@ -369,12 +369,12 @@ impl Reader {
             self.idle = self.idle.saturating_add(1);
             return Ok(wanted);
         }
-        self.learn(ring, head)?;
+        self.accept_head(ring, head)?;
         self.idle = 0;
         Ok(self.is_due())
     }
 
-    fn learn(&mut self, ring: Ring<'_>, head: u64) -> Result<(), Corrupt> {
+    fn accept_head(&mut self, ring: Ring<'_>, head: u64) -> Result<(), Corrupt> {
         if !sane(ring, head, self.release.pos) || head < self.progress.head {
             return Err(Corrupt { pos: self.cursor() });
         }
@@ -433,7 +433,7 @@ impl Reader {
     /// [`Corrupt`] if the head moved to an impossible position.
     pub fn refresh(&mut self, ring: Ring<'_>) -> Result<u64, Corrupt> {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
-        self.learn(ring, head)?;
+        self.accept_head(ring, head)?;
         Ok(head)
     }
 

@@ -14,7 +14,7 @@ use crate::record::{BODY_LEN, Corrupt};
 use crate::recount::totals_interval;
 use crate::reserve::{Refusal, Reserved, fill, max_len, refused_size};
 use crate::time::{self, Reading};
-use crate::view::{Liveness, Ring, sane};
+use crate::view::{Ring, System, sane};
 use crate::wait::{Fences, Wake, claim_wake};
 use alloc::sync::Arc;
 use perfring_abi::atomic::{AtomicU64, Ordering};
@@ -75,7 +75,7 @@ impl Writer {
     /// Sets that the ring has named consumers, and who finds out which of them are dead: the tail is
     /// theirs to give, and this producer's to move.
     #[must_use]
-    pub fn with_consumers(mut self, system: Arc<dyn Liveness + Send + Sync>) -> Self {
+    pub fn with_consumers(mut self, system: Arc<dyn System + Send + Sync>) -> Self {
         self.room.waits = Some(Waits::new(system));
         self
     }
@@ -206,7 +206,7 @@ impl Writer {
         let since = room.pos() - room.account.totals.pos;
         if room.head() == room.pos() && since >= totals_interval(ring) / 2 {
             room.account.write(ring);
-            room.poll_again();
+            room.forget_limits();
         }
     }
 
@@ -230,7 +230,7 @@ impl Writer {
         self.room.publish_at(ring, self.pos());
         self.room.account.refuse(ring, refusal, size);
         // The next reservation makes room, which reports the loss.
-        self.room.poll_again();
+        self.room.forget_limits();
         self.owes_wake(ring, Wake::Force, self.pos())
     }
 

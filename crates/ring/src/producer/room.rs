@@ -92,7 +92,7 @@ impl Room {
     }
 
     /// Makes the next reservation recompute the limits.
-    pub(crate) fn poll_again(&mut self) {
+    pub(crate) fn forget_limits(&mut self) {
         (self.limit, self.evict_limit) = (0, 0);
     }
 
@@ -160,7 +160,7 @@ impl Room {
     ) -> Result<(), Refusal> {
         let ring = Ring::new(header, data);
         if self.account.is_replaced(ring) {
-            self.poll_again(); // a smaller record comes here too
+            self.forget_limits(); // a smaller record comes here too
             return Err(Refusal::Replaced);
         }
         // Relaxed: nothing is written. With named consumers this producer moves the tail itself, below.
@@ -219,7 +219,7 @@ impl Room {
             self.account.report_losses(ring);
         } else if self.unreported() != 0 {
             // They did not fit beside this record: the next reservation comes here too.
-            self.poll_again();
+            self.forget_limits();
             return Ok(());
         }
         self.set_limits(ring, end);

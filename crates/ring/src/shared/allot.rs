@@ -8,7 +8,7 @@ use crate::shared::own_open::OwnOpen;
 use crate::shared::running;
 use crate::shared::sweep::{STEPS, sweep};
 use crate::time::rise;
-use crate::view::{Liveness, Shared};
+use crate::view::{Shared, System};
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{Policy, RecordType, RecordWord, aux_record, range_size};
 
@@ -30,7 +30,7 @@ impl Allotted {
 
     /// Reserves space for the record of a payload that is not too long, and for the payload: left
     /// open, under the lock. Adds a timestamp if a time is given.
-    pub(crate) fn reserve<P: Liveness>(
+    pub(crate) fn reserve<P: System>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,
@@ -66,7 +66,7 @@ impl Allotted {
 
     /// Finds where the next range begins, and makes room for it: for the producer in slot `me`,
     /// whose record begins at `start`.
-    fn find<P: Liveness>(
+    fn find<P: System>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,
@@ -103,7 +103,7 @@ impl Allotted {
 /// Makes sure that no reservation before `start` is open whose range begins before `to`: ends those
 /// of dead producers. An open range is never overwritten. Behind a reservation that holds up more
 /// than [`STEPS`] records, nobody gets a range.
-fn close_ranges<P: Liveness>(
+fn close_ranges<P: System>(
     at: Shared<'_>,
     liveness: &P,
     me: u32,

@@ -29,7 +29,7 @@ use crate::reserve::Refusal;
 use crate::shared::locked_room::LockedRoom;
 use crate::shared::publish::SharedWriter;
 use crate::shared::running;
-use crate::view::{Liveness, Ring, Shared};
+use crate::view::{Ring, Shared, System};
 use crate::wait::{Fences, Wake, claim_wake};
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{Header, RecordWord, record_size};
@@ -51,7 +51,7 @@ impl SharedWriter {
     /// # Errors
     /// See [`Refusal`]; the ring stays closed. [`Refusal::Pending`] if something is reserved, or if the losses do not fit
     /// beside a block: then records can be published as in a shared ring. That would refuse them for any other reason, too.
-    pub fn open_for_sequences<P: Liveness>(
+    pub fn open_for_sequences<P: System>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,
@@ -91,7 +91,7 @@ impl LockedRoom {
     }
 
     /// Under the lock.
-    fn open_sequences<P: Liveness>(
+    fn open_sequences<P: System>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,

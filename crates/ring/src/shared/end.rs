@@ -5,7 +5,7 @@
 use crate::shared::owner::Owner;
 use crate::shared::running;
 use crate::shared::sweep::{advance, note_stuck, sweep};
-use crate::view::{Liveness, Ring, Shared};
+use crate::view::{Ring, Shared, System};
 use crate::wait::{Fences, Wake, claim_wake};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{Header, RecordWord, Slot};
@@ -27,7 +27,7 @@ pub(crate) struct Ends {
 impl Ends {
     /// Performs the swap that ends a reservation, and what follows from it.
     #[inline(always)]
-    pub(crate) fn end<P: Liveness>(
+    pub(crate) fn end<P: System>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,
@@ -48,7 +48,7 @@ impl Ends {
     /// Takes the ring in parts, so that the call from the hot path passes it in registers.
     #[cold]
     #[inline(never)]
-    pub(crate) fn ended<P: Liveness>(
+    pub(crate) fn ended<P: System>(
         &mut self,
         header: &Header,
         data: &[AtomicU64],
@@ -63,7 +63,7 @@ impl Ends {
     }
 
     #[inline(always)]
-    pub(crate) fn ended_at<P: Liveness>(
+    pub(crate) fn ended_at<P: System>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,
@@ -94,7 +94,7 @@ impl Ends {
     /// Checks from time to time whether the owner of the reservation that holds back the head is
     /// alive.
     #[cold]
-    fn wait_behind<P: Liveness>(&mut self, at: Shared<'_>, liveness: &P, head: u64) {
+    fn wait_behind<P: System>(&mut self, at: Shared<'_>, liveness: &P, head: u64) {
         let (pos, times) = self.behind;
         self.behind = if pos == head { (head, times + 1) } else { (head, 1) };
         if !self.behind.1.is_multiple_of(BEHIND_MAX) {

@@ -12,7 +12,7 @@ use crate::shared::owner::Owner;
 use crate::shared::running;
 use crate::shared::slot::Figures;
 use crate::shared::sweep::{advance, advance_under_lock, note_stuck, sweep};
-use crate::view::{Liveness, Ring, Shared, sane};
+use crate::view::{Ring, Shared, System, sane};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, Producers, RecordWord, Report, Slot};
 
@@ -80,7 +80,7 @@ struct Positions {
 
 impl LockedRoom {
     /// Ends what the last holder of a slot left open, for the one that has signed it.
-    pub(crate) fn attach<P: Liveness>(
+    pub(crate) fn attach<P: System>(
         at: Shared<'_>,
         layout: &Layout,
         owner: Owner,
@@ -137,7 +137,7 @@ impl LockedRoom {
     }
 
     /// Makes the next reservation recompute the limits.
-    pub(crate) fn poll_again(&mut self) {
+    pub(crate) fn forget_limits(&mut self) {
         (self.limit, self.evict_limit) = (0, 0);
     }
 
@@ -146,7 +146,7 @@ impl LockedRoom {
     /// Takes references, like its callers: a copy of a value that was just built waits for its
     /// stores, and then the locked instruction waits for the copy.
     #[inline(always)]
-    pub(crate) fn begin<P: Liveness>(
+    pub(crate) fn begin<P: System>(
         &mut self,
         at: &Shared<'_>,
         liveness: &P,
@@ -197,7 +197,7 @@ impl LockedRoom {
     }
 
     /// Runs a closure under the lock, which is released also if it panics. Returns whether the lock could be taken.
-    pub(crate) fn under_lock<P: Liveness>(
+    pub(crate) fn under_lock<P: System>(
         &self,
         at: Shared<'_>,
         liveness: &P,
@@ -240,7 +240,7 @@ impl LockedRoom {
     /// Makes room for `size` bytes, reports the unreported losses, and sets the next limit. Returns
     /// where the record begins.
     #[inline(never)]
-    pub(crate) fn make_room<P: Liveness>(
+    pub(crate) fn make_room<P: System>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,
@@ -277,7 +277,7 @@ impl LockedRoom {
             self.report_losses(at, positions);
         } else if self.unreported() != 0 {
             // They did not fit beside this record: the next reservation comes here too.
-            self.poll_again();
+            self.forget_limits();
             return Ok(start);
         }
         if self.per_cpu {
@@ -360,7 +360,7 @@ impl LockedRoom {
 
     /// Ends what holds the room back, if its owner is dead. Returns when another attempt is
     /// worthwhile.
-    fn unblock<P: Liveness>(
+    fn unblock<P: System>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,
@@ -391,7 +391,7 @@ impl LockedRoom {
 
     /// Returns the refusal: full, or held up, if the consumer of a drop ring has read everything
     /// that it may.
-    fn no_room<P: Liveness>(
+    fn no_room<P: System>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,
@@ -408,7 +408,7 @@ impl LockedRoom {
             _ => {
                 if positions.tail != positions.head {
                     (self.full_at, self.full_for) = (positions.tail, positions.need);
-                    self.poll_again(); // the next attempt asks before it takes the lock
+                    self.forget_limits(); // the next attempt asks before it takes the lock
                 }
                 Refusal::Full
             }

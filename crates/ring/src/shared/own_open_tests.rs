@@ -3,7 +3,7 @@
 
 use crate::heap::HeapRing;
 use crate::shared::publish::SharedWriter;
-use crate::{Fences, Liveness, OwnerInfo, Reader, Refusal, Reserved, Wake};
+use crate::{Fences, OwnerInfo, Reader, Refusal, Reserved, System, Wake};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use perfring_abi::atomic::Ordering;
@@ -16,7 +16,7 @@ const AUX: u64 = 4096;
 
 struct Alive;
 
-impl Liveness for Alive {
+impl System for Alive {
     fn is_alive(&self, _slot: u32) -> bool {
         true
     }

@@ -2,7 +2,7 @@
 //!
 //! The lock word names its owner: the slot, and the slot's epoch, which rises at every attach. The
 //! lock is never taken from an owner that is alive, however long it holds it. A dead one (its
-//! open-file-description lock is released, which the caller's [`Liveness`] detects) is taken over
+//! open-file-description lock is released, which the caller's [`System`] detects) is taken over
 //! by compare-and-swap from exactly the word that was seen, so one of any number of successors
 //! wins.
 //!
@@ -12,11 +12,11 @@
 use crate::reserve::Refusal;
 use crate::shared::slot;
 use crate::shared::sweep::{advance, next_dead, repair, sweep};
-use crate::view::{Liveness, SLOT_BITS, Shared, slot_of};
+use crate::view::{SLOT_BITS, Shared, System, slot_of};
 use alloc::vec::Vec;
 use perfring_abi::atomic::{Ordering, fence};
 
-/// Attempts to take a held lock before a producer gives up. [`Liveness::relax`] decides what
+/// Attempts to take a held lock before a producer gives up. [`System::relax`] decides what
 /// happens between them.
 pub const LOCK_ROUNDS: u32 = if cfg!(loom) { 3 } else { 96 };
 /// The holder's liveness is checked once in this many attempts.
@@ -45,7 +45,7 @@ impl Owner {
     /// # Errors
     /// [`Refusal::Contended`] if its owner is alive and keeps it.
     #[inline(always)]
-    pub(crate) fn lock<P: Liveness>(
+    pub(crate) fn lock<P: System>(
         self,
         at: Shared<'_>,
         liveness: &P,
@@ -63,11 +63,7 @@ impl Owner {
 
     #[cold]
     #[inline(never)]
-    fn lock_slowly<P: Liveness>(
-        self,
-        at: Shared<'_>,
-        liveness: &P,
-    ) -> Result<Option<u32>, Refusal> {
+    fn lock_slowly<P: System>(self, at: Shared<'_>, liveness: &P) -> Result<Option<u32>, Refusal> {
         let lock = at.lock();
         let mut seen = lock.load(Ordering::Relaxed);
         for round in 0..LOCK_ROUNDS {
@@ -120,11 +116,7 @@ pub struct Recovered {
 ///
 /// # Errors
 /// [`Refusal::Contended`] if the ring's lock is held by a live process.
-pub fn recover<P: Liveness>(
-    at: Shared<'_>,
-    epoch: u64,
-    liveness: &P,
-) -> Result<Recovered, Refusal> {
+pub fn recover<P: System>(at: Shared<'_>, epoch: u64, liveness: &P) -> Result<Recovered, Refusal> {
     let owner = Owner::new(at.slots.len() as u32, epoch);
     // If a successor died too, the newest figure may count a hole that it did not get to make.
     let counts = |index| slot::Losses::load(at, index).reclaimed.records;

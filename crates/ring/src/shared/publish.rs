@@ -18,7 +18,7 @@ use crate::shared::running;
 use crate::shared::slot::Losses;
 use crate::shared::span::BatchSpan;
 use crate::time::{self, Reading};
-use crate::view::{Liveness, Ring, Shared};
+use crate::view::{Ring, Shared, System};
 use crate::wait::{Fences, Wake};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{
@@ -35,7 +35,7 @@ pub struct SharedWriter {
     /// A reservation of this length or longer is too long for the data area, or is lent.
     pub(super) elsewhere_from: usize,
     pub(super) lead: Lead,
-    /// Who writes the next records, in a ring whose records say so: [`Writer::to_word`].
+    /// Who writes the next records, in a ring whose records say so: [`WriterId::to_word`].
     pub(super) writer: u64,
     pub(super) allotted: Allotted,
     pub(super) ends: Ends,
@@ -50,7 +50,7 @@ impl SharedWriter {
     ///
     /// # Errors
     /// See [`Unattached`].
-    pub fn attach<P: Liveness>(
+    pub fn attach<P: System>(
         at: Shared<'_>,
         layout: &Layout,
         fences: Fences,
@@ -82,7 +82,7 @@ impl SharedWriter {
         })
     }
 
-    /// Sets which thread writes the next records: [`Writer::to_word`](perfring_abi::Writer::to_word). Only a ring
+    /// Sets which thread writes the next records: [`WriterId::to_word`](perfring_abi::WriterId::to_word). Only a ring
     /// whose records say so needs it.
     #[inline]
     pub fn set_writer(&mut self, writer: u64) {
@@ -110,7 +110,7 @@ impl SharedWriter {
     /// # Errors
     /// See [`Refusal`].
     #[inline(always)]
-    pub fn publish<P: Liveness>(
+    pub fn publish<P: System>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,
@@ -135,7 +135,7 @@ impl SharedWriter {
     /// See [`Refusal`].
     #[expect(clippy::too_many_arguments, reason = "all of them are a record's")]
     #[inline]
-    pub fn publish_at<P: Liveness>(
+    pub fn publish_at<P: System>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,
@@ -152,7 +152,7 @@ impl SharedWriter {
 
     /// Commits the record at `start`: under the lock, which this releases.
     #[inline(always)]
-    fn publish_here<P: Liveness>(
+    fn publish_here<P: System>(
         &mut self,
         at: &Shared<'_>,
         liveness: &P,
@@ -180,7 +180,7 @@ impl SharedWriter {
 
     /// Commits the first `len` bytes of a reservation. Returns whether a wake is owed.
     #[inline(always)]
-    pub fn commit<P: Liveness>(
+    pub fn commit<P: System>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,
@@ -207,7 +207,7 @@ impl SharedWriter {
     #[cold]
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "three are the ring")]
-    fn commit_large<P: Liveness>(
+    fn commit_large<P: System>(
         &mut self,
         header: &Header,
         data: &[AtomicU64],
@@ -229,17 +229,12 @@ impl SharedWriter {
 
     /// Discards a reservation: leaves a hole that readers skip. Returns whether a wake is owed, as
     /// younger records may have waited for it to end.
-    pub fn discard<P: Liveness>(
-        &mut self,
-        at: Shared<'_>,
-        liveness: &P,
-        reserved: Reserved,
-    ) -> bool {
+    pub fn discard<P: System>(&mut self, at: Shared<'_>, liveness: &P, reserved: Reserved) -> bool {
         let size = if reserved.is_large() { AUX_SIZE.into() } else { reserved.size() };
         self.give_back(at, liveness, reserved.start, size)
     }
 
-    fn give_back<P: Liveness>(
+    fn give_back<P: System>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,
@@ -260,7 +255,7 @@ impl SharedWriter {
 
     /// Ends a batch: all its records are published at once, and the rest is returned to the ring.
     /// Returns whether a wake is owed.
-    pub fn commit_span<P: Liveness>(
+    pub fn commit_span<P: System>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,
@@ -281,14 +276,14 @@ impl SharedWriter {
 
     /// Prepares the producer's exit: reports unreported losses, if there is room, and signs off.
     /// Returns whether a wake is owed.
-    pub fn detach<P: Liveness>(&mut self, at: Shared<'_>, liveness: &P) -> bool {
+    pub fn detach<P: System>(&mut self, at: Shared<'_>, liveness: &P) -> bool {
         let owed = self.report_losses(at, liveness);
         let owner = self.room.owner;
         sign_off(&at.slots[owner.index as usize].holder, owner.epoch());
         owed
     }
 
-    fn report_losses<P: Liveness>(&mut self, at: Shared<'_>, liveness: &P) -> bool {
+    fn report_losses<P: System>(&mut self, at: Shared<'_>, liveness: &P) -> bool {
         let (owner, losses) = (self.room.owner, &self.room.figures.losses);
         if losses.refused == losses.reported || owner.lock(at, liveness).is_err() {
             return false;
@@ -315,7 +310,7 @@ impl SharedWriter {
     /// them, under the lock, so that earlier timestamps are not in their future. Returns whether
     /// the lock could be taken.
     #[must_use]
-    pub fn begin_time<P: Liveness>(
+    pub fn begin_time<P: System>(
         &self,
         at: Shared<'_>,
         liveness: &P,
@@ -330,7 +325,7 @@ impl SharedWriter {
 
     /// Records the clocks in a timed ring again, from time to time.
     #[must_use]
-    pub fn keep_time<P: Liveness>(
+    pub fn keep_time<P: System>(
         &self,
         at: Shared<'_>,
         liveness: &P,

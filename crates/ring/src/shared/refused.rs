@@ -27,7 +27,7 @@ impl SharedWriter {
         };
         self.room.figures.add_refused(at, refusal, size);
         // The next reservation makes room, which reports the loss.
-        self.room.poll_again();
+        self.room.forget_limits();
         self.ends.wake(at.ring.header, Wake::Force, at.ring.head())
     }
 }

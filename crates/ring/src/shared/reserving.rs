@@ -4,7 +4,7 @@ use crate::reserve::{Refusal, Reserved};
 use crate::shared::publish::SharedWriter;
 use crate::shared::span::{BatchSpan, SpanMark};
 use crate::time;
-use crate::view::{Liveness, Ring, Shared};
+use crate::view::{Ring, Shared, System};
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{
     HEADER_LEN, Header, Lead, RecordType, Slot, TIMESTAMP_LEN, range_size, record_size,
@@ -23,7 +23,7 @@ impl SharedWriter {
     /// # Errors
     /// See [`Refusal`].
     #[inline(always)]
-    pub fn reserve<P: Liveness>(
+    pub fn reserve<P: System>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,
@@ -39,7 +39,7 @@ impl SharedWriter {
     /// # Errors
     /// See [`Refusal`].
     #[inline(always)]
-    pub fn reserve_to_fill<P: Liveness>(
+    pub fn reserve_to_fill<P: System>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,
@@ -51,7 +51,7 @@ impl SharedWriter {
     }
 
     #[inline(always)]
-    fn reserve_from<P: Liveness>(
+    fn reserve_from<P: System>(
         &mut self,
         elsewhere_from: usize,
         at: Shared<'_>,
@@ -72,7 +72,7 @@ impl SharedWriter {
 
     /// Reserves space for a payload that is not too long for the data area.
     #[inline(always)]
-    fn reserve_here<P: Liveness>(
+    fn reserve_here<P: System>(
         &mut self,
         at: &Shared<'_>,
         liveness: &P,
@@ -91,7 +91,7 @@ impl SharedWriter {
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub fn reserve_span<P: Liveness>(
+    pub fn reserve_span<P: System>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,
@@ -113,7 +113,7 @@ impl SharedWriter {
     /// Takes the lock, finds room for a record, and writes its timestamp if it has one. Holds the
     /// lock when it returns `Ok`.
     #[inline(always)]
-    pub(super) fn begin_at<P: Liveness>(
+    pub(super) fn begin_at<P: System>(
         &mut self,
         at: &Shared<'_>,
         liveness: &P,
@@ -129,7 +129,7 @@ impl SharedWriter {
 
     /// Like [`SharedWriter::begin_at`], for a payload that is not too long.
     #[inline(always)]
-    fn begin_short<P: Liveness>(
+    fn begin_short<P: System>(
         &mut self,
         at: &Shared<'_>,
         liveness: &P,
@@ -152,7 +152,7 @@ impl SharedWriter {
     #[cold]
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "three are the ring")]
-    fn reserve_elsewhere<P: Liveness>(
+    fn reserve_elsewhere<P: System>(
         &mut self,
         header: &Header,
         data: &[AtomicU64],

@@ -9,7 +9,7 @@ use crate::shared::cpu::{Sequence, close, section};
 use crate::shared::owner::recover;
 use crate::shared::publish::SharedWriter;
 use crate::shared::sweep::STEPS;
-use crate::{Fences, Liveness, OwnerInfo, Reader, Reserved, RingTotals, Wake, steps};
+use crate::{Fences, OwnerInfo, Reader, Reserved, RingTotals, System, Wake, steps};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -27,7 +27,7 @@ const MOST: u64 = 12 * STEPS as u64;
 #[derive(Default)]
 struct Dead(Cell<u64>);
 
-impl Liveness for Dead {
+impl System for Dead {
     fn is_alive(&self, slot: u32) -> bool {
         self.0.get() >> slot & 1 == 0
     }

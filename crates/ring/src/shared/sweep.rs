@@ -8,7 +8,7 @@
 use crate::record::{Record, Walk};
 use crate::recount::totals_interval;
 use crate::shared::slot::{self, NOWHERE};
-use crate::view::{Liveness, Shared};
+use crate::view::{Shared, System};
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{Hole, RecordWord};
 
@@ -152,7 +152,7 @@ const OVERTAKEN: u32 = if cfg!(loom) { 2 } else { 100 };
 
 /// Returns the first open reservation from `from` on whose owner is dead, and the owner's slot.
 /// Without the lock: the caller checks it again.
-pub(crate) fn next_dead<P: Liveness>(
+pub(crate) fn next_dead<P: System>(
     at: Shared<'_>,
     liveness: &P,
     from: u64,
@@ -168,7 +168,7 @@ pub(crate) fn next_dead<P: Liveness>(
     None
 }
 
-fn find_dead<P: Liveness>(at: Shared<'_>, liveness: &P, from: u64) -> Option<(Record, u32)> {
+fn find_dead<P: System>(at: Shared<'_>, liveness: &P, from: u64) -> Option<(Record, u32)> {
     let mut alive = None;
     // A damaged record cannot be ended.
     for record in at.unpublished_from(at.ring.head(), from).map_while(Result::ok) {
@@ -186,7 +186,7 @@ fn find_dead<P: Liveness>(at: Shared<'_>, liveness: &P, from: u64) -> Option<(Re
 }
 
 /// Stores since when the head has not moved, for observers of the ring.
-pub(crate) fn note_stuck<P: Liveness>(at: Shared<'_>, liveness: &P, head: u64) {
+pub(crate) fn note_stuck<P: System>(at: Shared<'_>, liveness: &P, head: u64) {
     let line = &at.ring.header.shared;
     // Relaxed: hints for people.
     if line.stuck_pos.load(Ordering::Relaxed) != head

@@ -2,17 +2,17 @@
 #![cfg(not(loom))]
 
 use perfring_ring::heap::HeapRing;
-use perfring_ring::{Fences, Liveness, OwnerInfo, SharedWriter};
+use perfring_ring::{Fences, OwnerInfo, SharedWriter, System};
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-/// Liveness as the test sets it, without waiting, at a constant time.
+/// System as the test sets it, without waiting, at a constant time.
 #[derive(Default)]
 pub(crate) struct Reported {
     pub(crate) dead: RefCell<HashSet<u32>>,
 }
 
-impl Liveness for Reported {
+impl System for Reported {
     fn is_alive(&self, slot: u32) -> bool {
         !self.dead.borrow().contains(&slot)
     }

@@ -1,6 +1,6 @@
 //! The plain list: everything that was ever granted in a ring, in the order of positions.
 
-use perfring_abi::{Lead, RecordWord, Writer};
+use perfring_abi::{Lead, RecordWord, WriterId};
 use perfring_ring::{Count, Frame, Lost, Refused};
 use std::num::NonZeroU32;
 
@@ -170,8 +170,8 @@ pub(crate) fn id(slot: u32, number: u64) -> u64 {
 }
 
 /// The thread of the producer in a slot.
-pub(crate) fn who(slot: u32) -> Writer {
-    Writer { pid: NonZeroU32::MIN.saturating_add(slot), tid: 100 * (slot + 1) }
+pub(crate) fn who(slot: u32) -> WriterId {
+    WriterId { pid: NonZeroU32::MIN.saturating_add(slot), tid: 100 * (slot + 1) }
 }
 
 /// The payload of a record, as words with zeros behind.

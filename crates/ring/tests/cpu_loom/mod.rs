@@ -11,15 +11,15 @@ use loom::thread;
 use perfring_abi::{Policy, RecordType, RecordWord, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, Found, Liveness, OPEN, OwnerInfo, Reader, Refusal, Reserved, Ring, RingTotals,
-    Sequence, Shared, SharedWriter, Wake, close, section,
+    Fences, Found, OPEN, OwnerInfo, Reader, Refusal, Reserved, Ring, RingTotals, Sequence, Shared,
+    SharedWriter, System, Wake, close, section,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 
 const KIND: RecordType = RecordType::BYTES;
 
-/// Liveness: a flag for each slot, in place of the kernel's locks.
+/// System: a flag for each slot, in place of the kernel's locks.
 pub(crate) struct Flags([AtomicBool; 4]);
 
 impl Flags {
@@ -28,7 +28,7 @@ impl Flags {
     }
 }
 
-impl Liveness for Flags {
+impl System for Flags {
     fn is_alive(&self, slot: u32) -> bool {
         self.0.get(slot as usize).is_none_or(|alive| alive.load(Acquire))
     }

@@ -5,8 +5,8 @@ use crate::model::told;
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{Cause, Policy};
 use perfring_ring::{
-    ConsumerTotals, Count, Fences, Found, Liveness, Lost, Observer, OwnerInfo, Reader, Refused,
-    Ring, Saved, SeatFigures, Seen, Start, drop_dead, slowest_seats,
+    ConsumerTotals, Count, Fences, Found, Lost, Observer, OwnerInfo, Reader, Refused, Ring, Saved,
+    SeatFigures, Seen, Start, System, drop_dead, slowest_seats,
 };
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -30,7 +30,7 @@ impl Dead {
     }
 }
 
-impl Liveness for Dead {
+impl System for Dead {
     fn is_alive(&self, _slot: u32) -> bool {
         true
     }

@@ -4,7 +4,7 @@ use crate::file::open::{RingFile, Seat};
 use crate::sys::clock::now_ns;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::JOIN_LOCK_BYTE;
-use perfring_ring::{Liveness, Ring, drop_dead, slowest_seats};
+use perfring_ring::{Ring, System, drop_dead, slowest_seats};
 
 /// Rounds in which a waiting producer spins. After that it yields, as the lock's holder may be a
 /// thread that was preempted for it.
@@ -17,9 +17,9 @@ const PAUSES: u32 = 16;
 
 /// Asks the kernel which slots of one ring are locked by a live process.
 #[derive(Clone, Debug)]
-pub(crate) struct Kernel(pub(crate) RingFile);
+pub(crate) struct FileLocks(pub(crate) RingFile);
 
-impl Liveness for Kernel {
+impl System for FileLocks {
     fn is_alive(&self, slot: u32) -> bool {
         // An invalid slot means that the ring is corrupt, so nothing is taken over. Nor is it if
         // the query fails: a file system without such locks has no shared rings. VERIFICATION.md's "The
@@ -49,7 +49,7 @@ impl Liveness for Kernel {
 
 /// Returns whether the producer in a slot is dead, according to the kernel.
 pub(crate) fn is_dead(ring: &RingFile) -> impl Fn(u32) -> bool + use<> {
-    let liveness = Kernel(ring.clone());
+    let liveness = FileLocks(ring.clone());
     move |slot| !liveness.is_alive(slot)
 }
 

@@ -4,15 +4,11 @@ use crate::file::error::AttachError;
 use crate::file::open::RingFile;
 use crate::map::mirror::Mirror;
 use crate::sys::ofd_lock::ByteLock;
-use perfring_ring::{LOCK_ROUNDS, Liveness, OwnerInfo, Shared};
+use perfring_ring::{LOCK_ROUNDS, OwnerInfo, Shared, System};
 use std::time::Duration;
 
 /// Refuses a ring whose lock a live producer has and keeps: nobody has to look at a slot for that, or leaves a life in it.
-fn expect_lock(
-    ring: &RingFile,
-    at: Shared<'_>,
-    liveness: &impl Liveness,
-) -> Result<(), AttachError> {
+fn expect_lock(ring: &RingFile, at: Shared<'_>, liveness: &impl System) -> Result<(), AttachError> {
     for round in 0..LOCK_ROUNDS {
         if at.locked_by().is_none() {
             return Ok(());
@@ -30,7 +26,7 @@ fn expect_lock(
 pub(super) fn take_slot(
     ring: &RingFile,
     map: &Mirror,
-    liveness: &impl Liveness,
+    liveness: &impl System,
     attach_wait: Duration,
 ) -> Result<(u32, ByteLock), AttachError> {
     if attach_wait.is_zero() {

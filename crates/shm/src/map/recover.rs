@@ -1,7 +1,7 @@
 //! Recovery of a shared ring by any process that may write it.
 
 use crate::file::error::AttachError;
-use crate::file::liveness::{Kernel, drop_dead_of};
+use crate::file::liveness::{FileLocks, drop_dead_of};
 use crate::file::location::Location;
 use crate::file::open::{Access, RingFile};
 use crate::file::trust::Trust;
@@ -49,7 +49,7 @@ fn recover_with(ring: &RingFile, opening: NoFork) -> Result<Recovered, AttachErr
     let Some(_lock) = ByteLock::take(&ring.file, RECOVER_LOCK_BYTE).map_err(io)? else {
         return ring.read_locked((RECOVER_LOCK_BYTE, 1)).map_or(Ok(Recovered::default()), Err);
     };
-    let liveness = Kernel(ring.clone());
+    let liveness = FileLocks(ring.clone());
     // The time serves as an epoch that no other recovery of this ring had: recoveries hold a lock
     // in turn.
     let recovered = perfring_ring::recover(map.shared(), now_ns(), &liveness);

@@ -1,7 +1,7 @@
 //! A mapping of a shared ring and the writer that says which bytes of it are this producer's. The
 //! pair must stay together, as the writer's positions are bytes of this mapping.
 
-use crate::file::liveness::Kernel;
+use crate::file::liveness::FileLocks;
 use crate::map::mirror::Mirror;
 use crate::sys::fork::NotForChildren;
 use crate::sys::futex;
@@ -15,7 +15,7 @@ pub(super) struct SharedPair {
     pub(super) map: Mirror,
     /// Attached to the ring that is mapped here.
     pub(super) writer: RefCell<SharedWriter>,
-    pub(super) liveness: Kernel,
+    pub(super) liveness: FileLocks,
 }
 
 impl SharedPair {

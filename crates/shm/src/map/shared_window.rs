@@ -6,7 +6,7 @@
 //! overlap. The window never parts with its mapping or its writer.
 
 use crate::file::error::AttachError;
-use crate::file::liveness::Kernel;
+use crate::file::liveness::FileLocks;
 use crate::file::location::Location;
 use crate::file::open::{Access, RingFile};
 use crate::file::trust::Trust;
@@ -79,7 +79,7 @@ impl SharedWindow {
         // Before the lock is taken: a child forked in between would keep it.
         let (children, map) = Mirror::for_producer(&ring, trust)?;
         drop(opening);
-        let liveness = Kernel(ring.clone());
+        let liveness = FileLocks(ring.clone());
         let (index, lock) = take_slot(&ring, &map, &liveness, attach_wait)?;
         let clock = ring.timestamp_clock()?;
         let me = RingFile::me(name);

@@ -6,7 +6,7 @@
 //! mapping or its writer, so what the writer reserved is space of this mapping.
 
 use crate::file::error::AttachError;
-use crate::file::liveness::{Kernel, drop_dead_of};
+use crate::file::liveness::{FileLocks, drop_dead_of};
 use crate::file::location::Location;
 use crate::file::open::{Access, RingFile, Seat};
 use crate::file::trust::Trust;
@@ -77,7 +77,7 @@ impl WriteWindow {
         let mut writer = Writer::attach(map.ring(), &ring.layout, futex::fences())
             .map_err(|source| ring.corrupt(map.guard.report(source)))?;
         if ring.layout.consumers != 0 {
-            writer = writer.with_consumers(Arc::new(Kernel(ring.clone())));
+            writer = writer.with_consumers(Arc::new(FileLocks(ring.clone())));
         }
         if map.lends() {
             writer.lend_reservations();

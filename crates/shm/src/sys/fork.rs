@@ -228,7 +228,7 @@ impl Drop for NotForChildren {
 mod tests {
     use super::*;
     use nix::fcntl::{FcntlArg, fcntl};
-    use perfring_abi::Writer;
+    use perfring_abi::WriterId;
     use rustix::thread::gettid;
     use std::os::fd::{FromRawFd, OwnedFd};
 
@@ -264,7 +264,7 @@ mod tests {
 
     /// Whether records of this thread would name it.
     fn is_own() -> bool {
-        let own = Writer::from_word(thread_id::writer());
+        let own = WriterId::from_word(thread_id::writer());
         let tid = gettid().as_raw_pid().unsigned_abs();
         own.is_some_and(|own| own.pid.get() == std::process::id() && own.tid == tid)
     }

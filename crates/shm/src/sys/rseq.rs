@@ -176,7 +176,7 @@ pub(crate) struct Whole {
     /// What is left of it, padded with zeros. Anything if nothing is.
     pub(crate) last: u64,
     pub(crate) now: u64,
-    /// [`Writer::to_word`](perfring_abi::Writer::to_word) of the present thread, if records say who wrote them.
+    /// [`WriterId::to_word`](perfring_abi::WriterId::to_word) of the present thread, if records say who wrote them.
     pub(crate) writer: u64,
 }
 

@@ -1,15 +1,15 @@
 //! Who the present thread is, as records say it, without a system call for each.
 
-use perfring_abi::Writer;
+use perfring_abi::WriterId;
 use std::cell::Cell;
 use std::num::NonZeroU32;
 
 thread_local! {
-    /// [`Writer::to_word`]; 0 before the first call.
+    /// [`WriterId::to_word`]; 0 before the first call.
     static WRITER: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Returns [`Writer::to_word`] of the present thread, in its own pid namespace. May be called by a signal handler.
+/// Returns [`WriterId::to_word`] of the present thread, in its own pid namespace. May be called by a signal handler.
 #[inline(always)]
 pub(crate) fn writer() -> u64 {
     match WRITER.get() {
@@ -22,7 +22,7 @@ pub(crate) fn writer() -> u64 {
 #[inline(never)]
 fn ask() -> u64 {
     let tid = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-    let word = NonZeroU32::new(std::process::id()).map_or(0, |pid| Writer { pid, tid }.to_word());
+    let word = NonZeroU32::new(std::process::id()).map_or(0, |pid| WriterId { pid, tid }.to_word());
     WRITER.set(word);
     word
 }

@@ -1,7 +1,7 @@
 //! The event that is held.
 
 use super::merges::RingId;
-use perfring_consumer::{Record, Writer};
+use perfring_consumer::{Record, WriterId};
 use perfring_export::{Event, Loss, Origin, Rec, What};
 
 /// An event that one output has no room for: the only one that is held for it.
@@ -19,7 +19,7 @@ enum Kept {
         kind: u32,
         bytes: Vec<u8>,
         time: Option<u64>,
-        writer: Option<Writer>,
+        writer: Option<WriterId>,
         late: u64,
     },
     Lost(Loss),

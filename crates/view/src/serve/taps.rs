@@ -1,7 +1,7 @@
 //! The last records of rings that somebody looks at. An observer looks at each a few times a second, copies what is
 //! new, and skips what is too much.
 
-use perfring_consumer::{Item, Lost, Observer, Record, Start, Writer};
+use perfring_consumer::{Item, Lost, Observer, Record, Start, WriterId};
 use perfring_export::{Loss, Shapes};
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -52,7 +52,7 @@ pub(super) struct Kept {
 
 #[derive(Debug)]
 pub(super) enum What {
-    Record { pos: u64, kind: u32, time: Option<u64>, writer: Option<Writer>, bytes: Box<[u8]> },
+    Record { pos: u64, kind: u32, time: Option<u64>, writer: Option<WriterId>, bytes: Box<[u8]> },
     Lost(Loss),
 }
 

@@ -1,6 +1,6 @@
 //! A copy of the next item, as readers lend it only until the next call.
 
-use perfring_consumer::{Item, Lost, Record, Writer, advanced::Saved};
+use perfring_consumer::{Item, Lost, Record, WriterId, advanced::Saved};
 use perfring_export::{Event, Loss, Origin, Rec, What};
 
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(super) enum Given {
         pos: u64,
         kind: u32,
         time: Option<u64>,
-        writer: Option<Writer>,
+        writer: Option<WriterId>,
         late: u64,
     },
     Lost {

@@ -3,7 +3,7 @@
 use super::log;
 use crate::records::typed::Seen;
 use crate::verbosity::{Painted, Style};
-use perfring_consumer::Writer;
+use perfring_consumer::WriterId;
 use perfring_view::escape::{one_line, payload, word};
 use std::io::{self, Write};
 
@@ -18,7 +18,7 @@ pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>, positions: bool) -> 
     if let Some(when) = &seen.when {
         write!(out, "{} ", Painted(Style::Dim, when.text()))?;
     }
-    if let Some(Writer { pid, tid }) = record.writer {
+    if let Some(WriterId { pid, tid }) = record.writer {
         write!(out, "{pid}/{tid} ")?;
     }
     if let Some((kind, value)) = seen.values() {

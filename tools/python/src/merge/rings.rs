@@ -1,7 +1,7 @@
 //! The items of a directory's rings, copied for Python.
 
 use crate::record::Origin;
-use perfring_consumer::{Anchors, Lost, Start, Writer};
+use perfring_consumer::{Anchors, Lost, Start, WriterId};
 use perfring_producer::RecordType;
 use perfring_set::{DirEvent, DirMerge, FollowOptions, ReadMode};
 use perfring_types::read::TypeTable;
@@ -25,7 +25,7 @@ pub(super) enum What {
         pos: u64,
         kind: u32,
         timestamp: Option<u64>,
-        writer: Option<Writer>,
+        writer: Option<WriterId>,
         bytes: Vec<u8>,
     },
     Lost(Lost),

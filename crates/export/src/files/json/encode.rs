@@ -4,7 +4,7 @@ use crate::model::event::{Event, Loss, Origin, Rec, What};
 use crate::model::signal::Added;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use perfring_consumer::Writer;
+use perfring_consumer::WriterId;
 use perfring_types::read::{Type, Value};
 use perfring_types::{Class, Encoding};
 use serde::{Deserialize, Serialize};
@@ -132,7 +132,7 @@ impl Line<'_> {
         if let Some(wall) = record.wall {
             self.member(b",\"time_unix_ns\":", &wall);
         }
-        if let Some(Writer { pid, tid }) = record.writer {
+        if let Some(WriterId { pid, tid }) = record.writer {
             self.member(b",\"pid\":", &pid);
             self.member(b",\"tid\":", &tid);
         }

@@ -6,7 +6,7 @@ use crate::model::event::{Loss, LossCause, Origin, Rec, Totals};
 use crate::model::mangle::truncated;
 use crate::model::rule_name::RuleName;
 use perfring_consumer::{
-    Anchors, Cause, Policy, Record, RecordType, Writer, advanced::Anchor, stat::OwnerInfo,
+    Anchors, Cause, Policy, Record, RecordType, WriterId, advanced::Anchor, stat::OwnerInfo,
 };
 use perfring_context::Birth;
 use perfring_types::Entry;
@@ -358,7 +358,7 @@ impl<'a> Body<'a> {
         let (kind, pos) = (self.word()?, self.long()?);
         let time = self.long_if(has(TIMED))?;
         let late = self.long_if(has(MORE))?.unwrap_or(0);
-        let writer = self.long_if(has(WRITER))?.and_then(Writer::from_word);
+        let writer = self.long_if(has(WRITER))?.and_then(WriterId::from_word);
         Some((Record { pos, kind, bytes: self.0, time, writer }, late))
     }
 
