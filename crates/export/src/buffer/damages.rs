@@ -22,9 +22,16 @@ pub(super) enum NoEnd {
     OtherBoot,
 }
 
-/// The numbers of such files, and what is said of each.
+/// The numbers of such files, and what is said of each: of its contents, and of its end.
 #[derive(Default)]
-pub(super) struct Damages(Vec<(u64, String)>);
+pub(super) struct Damages(Vec<((u64, Part), String)>);
+
+/// What of a file a sentence is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Contents,
+    End,
+}
 
 impl Damages {
     /// Notes a file that is read over damage, and will be kept.
@@ -35,20 +42,26 @@ impl Damages {
         };
         let (kept, path) = (kept(path), path.display());
         let kept = kept.display();
-        self.note(number, format!("its buffer: {path} {what}; {lost}, and it is kept as {kept}"));
+        self.note(
+            (number, Part::Contents),
+            format!("its buffer: {path} {what}; {lost}, and it is kept as {kept}"),
+        );
     }
 
     /// Notes a file of which nothing can be read, and that is kept here.
     pub(super) fn set_aside(&mut self, number: u64, error: &ReadError, kept: &Path) {
         let kept = kept.display();
         let left = "and what could not be read of it is not delivered";
-        self.note(number, format!("its buffer: {error}; the file is kept as {kept}, {left}"));
+        self.note(
+            (number, Part::Contents),
+            format!("its buffer: {error}; the file is kept as {kept}, {left}"),
+        );
     }
 
     /// Notes a file that has no end, and lacks something, or may lack something.
     pub(super) fn no_end(&mut self, number: u64, path: &Path, why: NoEnd) {
         let path = path.display();
-        self.note(number, match why {
+        self.note((number, Part::End), match why {
             NoEnd::Shorter { events, delivered } => format!(
                 "its buffer: {path} was cut short: {delivered} events of it were delivered, and it has {events} now; how many \
                  records followed them is not known"
@@ -60,9 +73,9 @@ impl Damages {
         });
     }
 
-    fn note(&mut self, number: u64, said: String) {
-        self.0.retain(|(other, _)| *other != number);
-        self.0.push((number, said));
+    fn note(&mut self, of: (u64, Part), said: String) {
+        self.0.retain(|(other, _)| *other != of);
+        self.0.push((of, said));
         self.0.drain(..self.0.len().saturating_sub(NAMED));
     }
 

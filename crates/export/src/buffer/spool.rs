@@ -194,7 +194,11 @@ impl Spool {
         let (number, events) = (segment.number, reader.events().0);
         let why = match delivered.filter(|delivered| *delivered > events) {
             Some(delivered) => Some(Shorter { events, delivered }),
-            None => (reader.machine().boot != boot()).then_some(OtherBoot),
+            // Where the machine is damaged, its boot is not known: zeros.
+            None => {
+                let of = reader.machine().boot;
+                (of != [0; 16] && of != boot()).then_some(OtherBoot)
+            }
         };
         if let Some(why) = why {
             self.damages.no_end(number, &self.path(number), why);

@@ -88,15 +88,41 @@ impl Came {
 fn damage(rng: &mut Rng, dir: &tempfile::TempDir, most: usize) -> String {
     let names = files(dir);
     let name = &names[rng.index(names.len())];
-    let path = dir.path().join(name);
-    let mut bytes = fs::read(&path).unwrap();
-    let from = rng.index(bytes.len());
+    let len = fs::metadata(dir.path().join(name)).unwrap().len();
+    let from = rng.index(len as usize);
+    damage_at(rng, &dir.path().join(name), from, most)
+}
+
+fn damage_at(rng: &mut Rng, path: &Path, from: usize, most: usize) -> String {
+    let mut bytes = fs::read(path).unwrap();
     let to = bytes.len().min(from + most);
     for byte in &mut bytes[from..to] {
         *byte ^= 1 << rng.below(8);
     }
-    fs::write(&path, &bytes).unwrap();
-    format!("{from}..{to} of {} bytes of {name}", bytes.len())
+    fs::write(path, &bytes).unwrap();
+    format!("{from}..{to} of {} bytes of {}", bytes.len(), path.display())
+}
+
+/// The last file of a process that was killed has no end. A boot of the machine that cannot be read is none that has ended.
+#[test]
+fn damage_where_the_boot_stands_is_no_boot_of_the_machine() {
+    let mut rng = Rng::from_env();
+    let mut damaged = 0;
+    for from in (64..320).step_by(8) {
+        let (rings, dir) = (Rings::new(), tempfile::tempdir().unwrap());
+        let mut life = Life::begin(&rings, dir.path());
+        rings.offer(&mut life.buffered, 0..500);
+        life.pass(0);
+        drop(life);
+        let last = dir.path().join(files(&dir).last().unwrap());
+        let what = damage_at(&mut rng, &last, from, 1);
+        let mut life = Life::begin(&rings, dir.path());
+        deliver(&mut life);
+        let trouble = life.buffered.figures().trouble.unwrap();
+        assert!(!trouble.contains("started again"), "{what}: {trouble}");
+        damaged += u32::from(trouble.contains("is damaged at byte"));
+    }
+    assert_eq!(damaged, 32);
 }
 
 #[test]
