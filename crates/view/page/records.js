@@ -258,11 +258,14 @@ function restart() {
   else poll();
 }
 
-/** Shows the records of rings: ids with commas, or all. */
+/** Shows the records of rings: ids with commas, or all. The same ones are shown on from where they are: an answer from the
+ * beginning would close a record that is opened meanwhile. */
 export function show(which) {
   if (!parts) build();
+  const were = view.rings;
   if (which !== undefined) view.rings = String(which);
   choices();
   parts.ring.value = view.rings;
-  restart();
+  if (view.after && view.rings === were && !recording()) poll();
+  else restart();
 }

@@ -73,6 +73,34 @@ fn an_opened_row_and_its_details_are_in_view() {
     page.end();
 }
 
+/// On a slow machine a record is opened before the view that is shown again has its first answer.
+#[test]
+fn a_late_answer_does_not_close_what_is_open() {
+    let Some(browser) = Browser::start() else { return };
+    let place = Place::new();
+    log(&sink(&place, "shop"), Severity::Info, "ready");
+    let page = Page::of(&[place.0.path()]);
+    browser.open(&page.url);
+    browser.keys("3");
+    browser.until("document.querySelectorAll('#records .rec').length === 2");
+    browser.keys("1");
+    browser.until("document.getElementById('view-records').hidden");
+    browser.js(
+        "((ask, held) => {
+            window.fetch = async (url, ...more) => (url.startsWith('api/records') && (await held), ask(url, ...more));
+        })(window.fetch, new Promise((go) => (window.go = go)))",
+    );
+    browser.keys("3");
+    browser.until("!document.getElementById('view-records').hidden");
+    browser.keys(UP);
+    browser.keys(ENTER);
+    browser.until("document.querySelector('#records .whole pre')");
+    browser.js("window.go()");
+    browser.until("document.getElementById('counts').innerText.includes('held')");
+    assert_eq!(browser.js("!document.querySelector('#records .whole pre')"), false);
+    page.end();
+}
+
 #[test]
 fn no_time_is_shown_before_the_page_knows_its_clock() {
     let Some(browser) = Browser::start() else { return };
