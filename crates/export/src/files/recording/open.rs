@@ -175,5 +175,5 @@ fn append(options: &Options) -> Result<Opened, Refused> {
     file.set_len(at)?;
     file.seek(SeekFrom::Start(at))?;
     let written = last.map_or(0, |head| head.until());
-    Ok(Opened::Old { file, at, written, truncated: size - at, compressed })
+    Ok(Opened::Old { file, at, written, truncated: size.saturating_sub(at), compressed })
 }
