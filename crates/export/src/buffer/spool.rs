@@ -195,10 +195,7 @@ impl Spool {
         let why = match delivered.filter(|delivered| *delivered > events) {
             Some(delivered) => Some(Shorter { events, delivered }),
             // Where the machine is damaged, its boot is not known: zeros.
-            None => {
-                let of = reader.machine().boot;
-                (of != [0; 16] && of != boot()).then_some(OtherBoot)
-            }
+            None => (![[0; 16], boot()].contains(&reader.machine().boot)).then_some(OtherBoot),
         };
         if let Some(why) = why {
             self.damages.no_end(number, &self.path(number), why);
