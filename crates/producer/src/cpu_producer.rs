@@ -11,7 +11,8 @@ use crate::waiting::{CPU_LOCK_WAIT, Limits, wait_once};
 use perfring_abi::{Layout, RecordType};
 use perfring_ring::{ReadError, Refusal};
 use perfring_shm::{
-    CpuThread, CpuWindow, HandlerMutex, MachineClock, Reservation, RingOptions, program_name,
+    CpuSpace, CpuThread, CpuWindow, HandlerMutex, MachineClock, Reservation, Reserves, RingOptions,
+    program_name,
 };
 use perfring_types::{Entries, Entry, PodRecord, Schema};
 use std::path::{Path, PathBuf};
@@ -78,6 +79,10 @@ pub struct CpuProducer {
     known: [AtomicU64; KNOWN],
     /// The entries of all types that were registered here: each ring gets them before its first record.
     types: HandlerMutex<Vec<Vec<u64>>, TYPES>,
+}
+
+impl Reserves for CpuProducer {
+    type Space<'a> = CpuSpace<'a>;
 }
 
 impl CpuProducer {
@@ -332,10 +337,8 @@ impl CpuProducer {
     fn make_known<T: PodRecord>(&self) -> Result<(), ReserveError> {
         const { check::<T>() };
         let key = const { T::SCHEMA.key() };
-        if self.known[key as usize % KNOWN].load(Ordering::Relaxed) != key {
-            self.register(const { &T::SCHEMA })?;
-        }
-        Ok(())
+        let is_known = self.known[key as usize % KNOWN].load(Ordering::Relaxed) == key;
+        if is_known { Ok(()) } else { self.register(const { &T::SCHEMA }) }
     }
 
     /// Puts a type into the type table of every ring that this process is attached to, and of those that it

@@ -100,7 +100,6 @@
 
 #[cfg(feature = "rkyv")]
 mod archive;
-mod batch;
 mod both_producers;
 mod cpu_producer;
 mod cpu_rings;
@@ -119,11 +118,10 @@ mod threads_clock;
 mod timestamp;
 mod waiting;
 
-pub use batch::Batch;
 pub use cpu_producer::CpuProducer;
 pub use cpu_set::SetError;
 pub use errors::{ReserveError, TypeError};
-pub use exclusive_producer::Producer;
+pub use exclusive_producer::{Batch, Producer};
 pub use options::ProducerOptions;
 pub use perfring_abi::{BadRing, Evict, Layout, Policy, Producers, RecordType, Report};
 pub use perfring_ring::{Count, ProducerTotals, ReadError, Refused};

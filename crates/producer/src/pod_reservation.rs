@@ -1,9 +1,6 @@
-//! Reserved structs, and which producers reserve.
+//! Reserved structs.
 
-use crate::cpu_producer::CpuProducer;
-use crate::exclusive_producer::Producer;
-use crate::shared_producer::SharedProducer;
-use perfring_shm::{CpuSpace, ExclusiveSpace, Reservation, Reserves, SharedSpace};
+use perfring_shm::{Reservation, Reserves};
 use perfring_types::PodRecord;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -16,19 +13,7 @@ pub(crate) const fn check<T: PodRecord>() {
     );
 }
 
-impl Reserves for Producer {
-    type Space<'a> = ExclusiveSpace<'a>;
-}
-
-impl Reserves for SharedProducer {
-    type Space<'a> = SharedSpace<'a>;
-}
-
-impl Reserves for CpuProducer {
-    type Space<'a> = CpuSpace<'a>;
-}
-
-/// A plain struct in the ring, reserved by a `P` and not yet committed: see [`Producer::reserve_pod`]. Dropping it discards
+/// A plain struct in the ring, reserved by a `P` and not yet committed: see [`Producer::reserve_pod`](crate::Producer::reserve_pod). Dropping it discards
 /// it.
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped is discarded"]

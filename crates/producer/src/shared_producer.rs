@@ -9,8 +9,8 @@ use crate::waiting::LOCK_WAIT;
 use perfring_abi::{HEADER_LEN, Producers, RecordType};
 use perfring_ring::{ProducerTotals, Refusal};
 use perfring_shm::{
-    AttachError, Location, MachineClock, OpenError, Reservation, RingOptions, SharedWindow, create,
-    open_or_create,
+    AttachError, Location, MachineClock, OpenError, Reservation, Reserves, RingOptions,
+    SharedSpace, SharedWindow, create, open_or_create,
 };
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -55,6 +55,10 @@ pub struct SharedProducer {
     /// The buffer that archives are written into.
     #[cfg(feature = "rkyv")]
     pub(crate) archive_buffer: RefCell<Vec<u64>>,
+}
+
+impl Reserves for SharedProducer {
+    type Space<'a> = SharedSpace<'a>;
 }
 
 impl SharedProducer {

@@ -1,12 +1,11 @@
 //! Space for the records of an exclusive producer: attempts, waiting, and refusals.
 
 use crate::errors::ReserveError;
-use crate::exclusive_producer::Producer;
 use crate::timestamp::Clock;
 use crate::waiting::{Limits, wait_once};
 use perfring_abi::RecordType;
 use perfring_ring::Refusal;
-use perfring_shm::{End, MachineClock, Reservation, WriteWindow};
+use perfring_shm::{End, ExclusiveSpace, MachineClock, Reservation, Reserves, WriteWindow};
 use std::time::Duration;
 
 /// Returns the time for a record that gets a timestamp.
@@ -82,27 +81,27 @@ fn put_after(
 
 /// Reserves space for one record, in place.
 #[inline(always)]
-pub(crate) fn reserve<'a>(
+pub(crate) fn reserve<'a, P: for<'b> Reserves<Space<'b> = ExclusiveSpace<'b>>>(
     window: &'a mut WriteWindow,
     clock: &mut Clock<MachineClock>,
     kind: RecordType,
     len: usize,
     end: End,
-) -> Result<Reservation<'a, Producer>, ReserveError> {
+) -> Result<Reservation<'a, P>, ReserveError> {
     let refused = |window: &mut WriteWindow, refusal| refuse(window, refusal, len);
     window.reserve(kind, len, end, |window| now(window, clock), refused)
 }
 
 /// Reserves space as [`reserve`] does, and waits for it for at most `timeout`. `refused` says what a refusal comes to.
 #[inline(always)]
-pub(crate) fn reserve_timeout<'a, E>(
+pub(crate) fn reserve_timeout<'a, P: for<'b> Reserves<Space<'b> = ExclusiveSpace<'b>>, E>(
     window: &'a mut WriteWindow,
     clock: &mut Clock<MachineClock>,
     kind: RecordType,
     len: usize,
     timeout: Duration,
     refused: impl Fn(&mut WriteWindow, Refusal, usize) -> E,
-) -> Result<Reservation<'a, Producer>, E> {
+) -> Result<Reservation<'a, P>, E> {
     let wait = waiter(len, timeout, refused);
     window.reserve_when(kind, len, End::Publish, |window| now(window, clock), wait)
 }

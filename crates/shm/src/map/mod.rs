@@ -7,7 +7,7 @@ pub(crate) mod consumer_mapping;
 pub(crate) mod consumer_window;
 pub(crate) mod control;
 pub(crate) mod copy_window;
-mod cpu_slow;
+pub(crate) mod cpu_slow;
 pub(crate) mod cpu_window;
 mod free_slot;
 pub(crate) mod handler_mutex;

@@ -1,6 +1,5 @@
 //! A reservation: the space of one record, whatever the kind of ring, and who ends it.
 
-use crate::map::cpu_slow::Slow;
 use crate::map::shared_pair::SharedPair;
 use crate::map::write_window::{End, WriteWindow};
 use perfring_abi::RecordType;
@@ -267,33 +266,5 @@ impl SharedPair {
         let owed = writer.commit(at, &self.liveness, reserved, len, Wake::Auto);
         drop(writer);
         self.owed(owed);
-    }
-}
-
-/// A ring per CPU, which all threads of a process write.
-#[derive(Debug)]
-pub struct CpuSpace<'a> {
-    pub(super) slow: &'a Slow,
-    pub(super) bytes: NonNull<[u8]>,
-}
-
-// SAFETY: the bytes are in a mapping that belongs to no thread, and nobody else has them.
-unsafe impl Send for CpuSpace<'_> {}
-// SAFETY: `&self` only reads them.
-unsafe impl Sync for CpuSpace<'_> {}
-
-// SAFETY: in the mapping of the window, which lives longer. The reservation is this process's, and no other overlaps it: see
-// `shared_window`; and while one is open no sequence of this process runs (`Place::held`). In a forked child it is private memory.
-unsafe impl Space for CpuSpace<'_> {
-    fn bytes(&self, _: &Reserved) -> NonNull<[u8]> {
-        self.bytes
-    }
-
-    fn end(&mut self, reserved: Reserved, len: usize) {
-        self.slow.end_reservation(|slow| slow.commit_loose(reserved, len));
-    }
-
-    fn discard(&mut self, reserved: Reserved) {
-        self.slow.end_reservation(|slow| slow.discard_loose(reserved));
     }
 }

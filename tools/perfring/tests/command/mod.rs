@@ -116,10 +116,13 @@ impl Live {
         Live { child, out }
     }
 
+    #[track_caller]
     pub(crate) fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.out.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
+        self.line_or_end().unwrap_or_else(|| {
+            let mut said = String::new();
+            self.child.stderr.take().map(|mut from| from.read_to_string(&mut said));
+            panic!("it said no more: {said}")
+        })
     }
 
     /// Returns the next line, or `None` once there are no more.
