@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 import perfring
 import pytest
+from conftest import WATCHDOG
 
 Trust: TypeAlias = Literal["auto", "nobody", "peers"]
 
@@ -83,8 +84,10 @@ def test_a_ring_that_is_spoiled_while_it_is_read(ring: str, policy: str) -> None
     spoiler.start()
     ended: dict[str, int] = {}
     try:
-        until = time.monotonic() + SECONDS / 2
-        while time.monotonic() < until:
+        began = time.monotonic()
+        # And until each end was met: on a busy machine the spoiler may stand for all of this time.
+        while time.monotonic() < began + SECONDS / 2 or not {"well", "Corrupt"} <= ended.keys():
+            assert time.monotonic() < began + WATCHDOG, (done, ended)
             for read in READS:
                 try:
                     read(ring)
@@ -96,8 +99,6 @@ def test_a_ring_that_is_spoiled_while_it_is_read(ring: str, policy: str) -> None
         stop.set()
         spoiler.join()
     assert "no sentence" not in ended, (done, ended)
-    assert ended.get("well"), (done, ended)
-    assert ended.get("Corrupt"), (done, ended)
 
 
 @pytest.mark.parametrize("trust", ["nobody", "peers"])

@@ -35,7 +35,7 @@ pub struct SharedWriter {
     /// A reservation of this length or longer is too long for the data area, or is lent.
     pub(super) elsewhere_from: usize,
     pub(super) lead: Lead,
-    /// Who writes the next records, in a ring whose records say so: [`WriterId::to_word`].
+    /// The writer of the next records, in a ring whose records name theirs: [`WriterId::to_word`].
     pub(super) writer: u64,
     pub(super) allotted: Allotted,
     pub(super) ends: Ends,

@@ -230,7 +230,7 @@ unsafe impl Space for SharedSpace<'_> {
 }
 
 impl SharedPair {
-    // A function of its own, which has all of a commit.
+    // Not always inlined: it contains a whole commit.
     #[inline]
     fn end(&self, reserved: Reserved, len: usize) {
         if reserved.is_elsewhere() {
