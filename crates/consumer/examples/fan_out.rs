@@ -4,7 +4,7 @@
 //! `cargo run --release -p perfring-consumer --example fan_out`. Each consumer is a thread with a
 //! mapping of its own; with fewer cores than threads the figures are those of the scheduler.
 
-use perfring_consumer::{Consumer, ConsumerOptions, Item, Lines};
+use perfring_consumer::{Consumer, ConsumerOptions, Item, advanced::Lines};
 use perfring_producer::{Options, Producer, RecordType};
 use std::time::{Duration, Instant};
 

@@ -18,7 +18,7 @@ pub use perfring_ring::{Anchor, Front, ReaderId, ResumePoint, Saved};
 #[cfg(feature = "poll")]
 pub use perfring_shm::ManyWaits;
 pub use perfring_shm::{
-    ANY_MOST, Armed, MachineClock, Raw, RawReader, Sleeper, Ticket, sleep_on_any, until_tick,
+    ANY_MOST, Armed, Lines, MachineClock, Raw, RawReader, Sleeper, Ticket, sleep_on_any, until_tick,
 };
 
 /// The rarely used half of a [`Consumer`]: see [`Consumer::advanced`].

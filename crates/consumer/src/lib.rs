@@ -82,7 +82,7 @@ pub use perfring_ring::{
 #[doc(hidden)]
 pub use perfring_shm::create_dir; // for `set` and `export`
 pub use perfring_shm::{
-    AttachError, ClockError, Lines, Location, Pages, Promise, Trust, files, install_sigbus_handler,
+    AttachError, ClockError, Location, Pages, Promise, Trust, files, install_sigbus_handler,
     register_process,
 };
 #[cfg(feature = "poll")]

@@ -21,7 +21,7 @@ pub enum Acknowledge {
 /// How a [`Consumer`](crate::Consumer) attaches.
 ///
 /// ```
-/// # use perfring_consumer::{Consumer, ConsumerOptions, Item, Lines};
+/// # use perfring_consumer::{advanced::Lines, Consumer, ConsumerOptions, Item};
 /// # use perfring_producer::{Options, Producer};
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("ring");

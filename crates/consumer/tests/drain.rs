@@ -1,7 +1,7 @@
 //! `drain` is a loop of `read` that polls once; and write-touching consumed lines changes nothing
 //! but the time that it takes.
 
-use perfring_consumer::{Consumer, ConsumerOptions, Item, Lines, Observer, Start};
+use perfring_consumer::{Consumer, ConsumerOptions, Item, Observer, Start, advanced::Lines};
 use perfring_producer::{Options, Policy, Producer, RecordType};
 use proptest::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};

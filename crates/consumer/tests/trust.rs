@@ -1,6 +1,6 @@
 //! Where records are borrowed in place: where nobody but this process's user may write them.
 
-use perfring_consumer::{Consumer, ConsumerOptions, Item, Lines, Promise, Trust};
+use perfring_consumer::{Consumer, ConsumerOptions, Item, Promise, Trust, advanced::Lines};
 use perfring_producer::{Options, Producer, RecordType};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

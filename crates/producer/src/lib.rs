@@ -127,7 +127,8 @@ pub use perfring_abi::{BadRing, Evict, Layout, Policy, Producers, RecordType, Re
 pub use perfring_ring::{Count, ProducerTotals, ReadError, Refused};
 pub use perfring_shm::{
     AttachError, ClockError, CreateError, Location, NoRseq, OpenError, Pages, PagesError, Promise,
-    Reservation, RingOptions as Options, Trust, files, install_sigbus_handler, register_process,
+    Reservation, Reserves, RingOptions as Options, Trust, files, install_sigbus_handler,
+    register_process,
 };
 pub use perfring_types as types;
 pub use pod_reservation::PodReservation;

@@ -7,9 +7,9 @@ use perfring_abi::{HeaderPage, Layout};
 use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::types::read::TypeTable;
 use perfring_consumer::{
-    Consumer, ConsumerOptions, Item, Lines, Observer, ObserverOptions, Snapshot, Start, Stat,
+    Consumer, ConsumerOptions, Item, Observer, ObserverOptions, Snapshot, Start, Stat,
     WaitStrategy, WakeAt,
-    advanced::Saved,
+    advanced::{Lines, Saved},
     files::{RingFile as Look, Seat, recover},
 };
 use perfring_producer::{Producer, RecordType, SharedProducer};

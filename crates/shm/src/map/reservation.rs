@@ -14,8 +14,16 @@ use std::ptr::NonNull;
 /// The bytes are what was there last, not zeros. Where other users may write the ring's file, they are private memory,
 /// and a commit copies them to the ring: see [`Trust`](crate::Trust).
 ///
-/// In a ring with many producers nothing younger is published while a reservation is open: keep it short. One of a ring per
-/// CPU may end on any CPU, but not in a signal handler that interrupts another call with this ring.
+/// ```
+/// # use perfring_shm::{Reservation, Reserves};
+/// struct Request<'a, P: Reserves> {
+///     record: Option<Reservation<'a, P>>, // committed when the request has ended
+/// }
+/// ```
+///
+/// In a ring with many producers nothing younger is published while a reservation is open: keep it short. A reservation of
+/// a shared ring is ended by the thread that made it. One of a ring per CPU may be ended by any thread, on any CPU, but not
+/// in a signal handler that interrupts another call with this ring.
 #[must_use = "a reservation that is dropped is discarded"]
 pub struct Reservation<'a, P: Reserves> {
     pub(super) space: P::Space<'a>,

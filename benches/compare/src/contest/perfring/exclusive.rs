@@ -67,7 +67,8 @@ impl Contestant for Half {
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<(), CompareError> {
-        perfring_producer::files::create(path, &options(setup, Producers::One, Evict::Half)).map_err(error)
+        perfring_producer::files::create(path, &options(setup, Producers::One, Evict::Half))
+            .map_err(error)
     }
 
     fn sender(path: &Path, _setup: &Setup, _index: usize) -> Result<Producer, CompareError> {

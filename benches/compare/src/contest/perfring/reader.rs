@@ -4,7 +4,7 @@ use super::ring::error;
 use crate::CompareError;
 use crate::contestant::{Receiver, Setup};
 use perfring_bench::WaitStrategy;
-use perfring_consumer::{Consumer, Item, Observer, Start, ConsumerOptions, ObserverOptions};
+use perfring_consumer::{Consumer, ConsumerOptions, Item, Observer, ObserverOptions};
 use std::path::Path;
 use std::time::Duration;
 

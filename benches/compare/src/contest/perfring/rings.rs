@@ -6,7 +6,7 @@ use crate::CompareError;
 use crate::contestant::{About, Can, Cannot, Contestant, Receiver, Setup};
 use perfring_bench::WaitStrategy;
 use perfring_consumer::advanced::ResumePoint;
-use perfring_consumer::{Consumer, Item, ConsumerOptions};
+use perfring_consumer::{Consumer, ConsumerOptions, Item};
 use perfring_producer::{Evict, Options, Producer, Producers};
 use perfring_set::{FullestFirst, Merged, SourceId};
 use std::hint::spin_loop;
@@ -39,8 +39,9 @@ pub(super) fn ring(path: &Path, index: usize) -> PathBuf {
 pub(super) fn make(path: &Path, setup: &Setup, time: bool) -> Result<(), CompareError> {
     std::fs::create_dir(path)?;
     let options = Options { time, ..options(setup, Producers::One, Evict::Exact) };
-    (0..setup.senders)
-        .try_for_each(|index| perfring_producer::files::create(ring(path, index), &options).map_err(error))
+    (0..setup.senders).try_for_each(|index| {
+        perfring_producer::files::create(ring(path, index), &options).map_err(error)
+    })
 }
 
 pub(super) fn consumers(path: &Path, setup: &Setup) -> Result<Vec<Consumer>, CompareError> {

@@ -5,7 +5,7 @@ use super::exclusive::refusal;
 use super::ring::{PATIENCE, about, can, create, error};
 use crate::CompareError;
 use crate::contestant::{About, Can, Contestant, Receiver, Sender, Setup};
-use perfring_consumer::{Consumer, Item, ConsumerOptions};
+use perfring_consumer::{Consumer, ConsumerOptions, Item};
 use perfring_producer::{Producer, Producers, RecordType};
 use std::ops::Range;
 use std::path::Path;
