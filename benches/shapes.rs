@@ -86,7 +86,7 @@ struct Through<P, R> {
     right: R,
 }
 
-impl<P: FnMut(u64), R: FnMut(&perfring_consumer::Record<'_>, u64) -> bool> Contestant
+impl<P: FnMut(u64), R: FnMut(&perfring_consumer::RecordRef<'_>, u64) -> bool> Contestant
     for Through<P, R>
 {
     #[inline(never)]
@@ -147,11 +147,11 @@ impl Rings {
     }
 }
 
-fn same_bytes(record: &perfring_consumer::Record<'_>, number: u64) -> bool {
+fn same_bytes(record: &perfring_consumer::RecordRef<'_>, number: u64) -> bool {
     record.bytes == bytemuck::bytes_of(&Sixty::of(number))
 }
 
-fn same_pod(record: &perfring_consumer::Record<'_>, number: u64) -> bool {
+fn same_pod(record: &perfring_consumer::RecordRef<'_>, number: u64) -> bool {
     record
         .as_pod::<Sixty>()
         .is_ok_and(|pod| bytemuck::bytes_of(pod) == bytemuck::bytes_of(&Sixty::of(number)))
@@ -161,7 +161,7 @@ fn line() -> Line {
     Line { message: "GET /index.html from 10.0.0.1".to_owned(), number: 0, took: 1.5, code: 200 }
 }
 
-fn same_line(record: &perfring_consumer::Record<'_>, number: u64) -> bool {
+fn same_line(record: &perfring_consumer::RecordRef<'_>, number: u64) -> bool {
     record.archived::<Line>().is_ok_and(|line| line.number == number && line.message.len() == 29)
 }
 

@@ -222,7 +222,7 @@ impl Raw {
         if offset >= data {
             return "data";
         }
-        let inside = |field: &&perfring_abi::Field| {
+        let inside = |field: &&perfring_abi::PageField| {
             (field.offset..field.offset + field.size).contains(&offset)
         };
         FIELDS.iter().find(inside).map_or("?", |field| field.name)

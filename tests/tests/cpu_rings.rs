@@ -3,9 +3,9 @@
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
-use perfring_consumer::{Consumer, Item, Observer, Policy, Record, Start, Stat};
+use perfring_consumer::{Consumer, Item, Observer, Policy, RecordRef, Start, Stat};
 use perfring_producer::{
-    CpuProducer, Options, Producers, RecordType, ReserveError, SetError, SharedProducer,
+    CpuProducer, CpuSetError, Options, Producers, RecordType, ReserveError, SharedProducer,
     files::create,
 };
 use perfring_testkit::wait::{WATCHDOG, until};
@@ -43,7 +43,7 @@ const THREAD: u32 = 40;
 struct Threads(BTreeMap<u64, Vec<u64>>, BTreeMap<u64, BTreeSet<Option<(u32, u32)>>>);
 
 impl Threads {
-    fn add(&mut self, record: &Record<'_>) {
+    fn add(&mut self, record: &RecordRef<'_>) {
         let (number, writer) = (number_of(record.bytes), record.writer);
         self.0.entry(number >> THREAD).or_default().push(number & ((1 << THREAD) - 1));
         let writer = writer.map(|writer| (writer.pid.get(), writer.tid));
@@ -311,10 +311,10 @@ fn what_is_no_set_of_rings_per_cpu_is_refused_with_a_sentence() {
     let dir = ring_dir();
     let set = dir.path().join("set");
     let empty = CpuProducer::attach(&set).unwrap_err();
-    assert!(matches!(empty, SetError::Empty { .. }), "{empty}");
+    assert!(matches!(empty, CpuSetError::Empty { .. }), "{empty}");
     let producer = CpuProducer::create(&set, &Options::per_cpu()).unwrap();
     let again = CpuProducer::create(&set, &Options::per_cpu()).unwrap_err();
-    assert!(matches!(again, SetError::Exists { .. }), "{again}");
+    assert!(matches!(again, CpuSetError::Exists { .. }), "{again}");
     let differs = CpuProducer::open_or_create(&set, &Options { size: 4096, ..Options::per_cpu() });
     assert!(differs.unwrap_err().to_string().contains("size"));
     assert_eq!(CpuProducer::attach(&set).unwrap().options(), producer.options());
@@ -333,6 +333,6 @@ fn what_is_no_set_of_rings_per_cpu_is_refused_with_a_sentence() {
     assert_eq!(Stat::read(&ring).unwrap().layout.producers, Producers::Cpu);
     create(dir.path().join("one"), &Options::default()).unwrap();
     let one = CpuProducer::attach(dir.path()).unwrap_err();
-    assert!(matches!(one, SetError::Empty { .. }), "{one}");
+    assert!(matches!(one, CpuSetError::Empty { .. }), "{one}");
     let _ = RecordType::BYTES;
 }

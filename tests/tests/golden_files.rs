@@ -557,7 +557,7 @@ fn a_shared_ring_is_recovered_whoever_does_it() {
 #[test]
 fn a_ring_per_cpu_of_another_boot_is_read_and_not_published_to() {
     use nix::sched::{CpuSet, sched_getaffinity};
-    use perfring_producer::{CpuProducer, SetError};
+    use perfring_producer::{CpuProducer, CpuSetError};
     let allowed = sched_getaffinity(nix::unistd::Pid::from_raw(0)).unwrap();
     let cpus: Vec<_> =
         (0..CpuSet::count()).filter(|&cpu| allowed.is_set(cpu) == Ok(true)).collect();
@@ -574,7 +574,7 @@ fn a_ring_per_cpu_of_another_boot_is_read_and_not_published_to() {
         }
         let refused = CpuProducer::attach(dir.path()).unwrap_err();
         match refused {
-            SetError::Rseq { .. } => println!("no rings per CPU here: {refused}"),
+            CpuSetError::Rseq { .. } => println!("no rings per CPU here: {refused}"),
             refused => assert!(refused.to_string().contains("another boot"), "{refused}"),
         }
         for &cpu in &cpus {

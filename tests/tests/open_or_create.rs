@@ -3,8 +3,8 @@
 
 use perfring_consumer::Observer;
 use perfring_producer::{
-    AttachError, CpuProducer, CreateError, OpenError, Options, Policy, Producer, Report,
-    ReserveError, SetError, SharedProducer,
+    AttachError, CpuProducer, CpuSetError, CreateError, OpenError, Options, Policy, Producer,
+    Report, ReserveError, SharedProducer,
     files::{create, create_if_missing},
 };
 use perfring_testkit::wait::WATCHDOG;
@@ -267,7 +267,7 @@ fn a_ring_that_another_user_can_have_put_there_is_refused_unless_told_otherwise(
     drop(CpuProducer::create(&set, &per_cpu).unwrap());
     for path in std::fs::read_dir(&set).unwrap().map(|it| it.unwrap().path()).chain([set.clone()]) {
         gives_to_nobody(&path);
-        let SetError::Ring(refused) = CpuProducer::open_or_create(&set, &per_cpu).unwrap_err()
+        let CpuSetError::Ring(refused) = CpuProducer::open_or_create(&set, &per_cpu).unwrap_err()
         else {
             panic!("{path:?}")
         };
@@ -282,7 +282,10 @@ fn a_ring_that_another_user_can_have_put_there_is_refused_unless_told_otherwise(
     drop(CpuProducer::open_or_create(&set, &per_cpu).unwrap());
     gives_to_nobody(&other);
     let refused = CpuProducer::open_or_create(&set, &per_cpu).unwrap_err();
-    assert!(matches!(refused, SetError::Ring(OpenError::Owner { owner: NOBODY, .. })), "{refused}");
+    assert!(
+        matches!(refused, CpuSetError::Ring(OpenError::Owner { owner: NOBODY, .. })),
+        "{refused}"
+    );
 }
 
 #[test]

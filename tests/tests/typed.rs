@@ -1,8 +1,6 @@
 //! Plain structs and archives, through every kind of ring.
 
-use perfring_consumer::{
-    Consumer, Item, Observer, Record as Read, SchemaMismatch, Start, TypeMismatch,
-};
+use perfring_consumer::{Consumer, Item, Observer, RecordRef, SchemaMismatch, Start, TypeMismatch};
 use perfring_producer::{Options, Policy, Producer, ReserveError, SharedProducer};
 use perfring_tests::shapes::{Line, Quote};
 use perfring_tests::{NUMBERED, numbered, ring_dir};
@@ -70,7 +68,7 @@ impl Any {
 }
 
 /// Calls `look` with what a consumer and an observer read, each once.
-fn read_all(ring: &Path, mut look: impl FnMut(&Read<'_>)) {
+fn read_all(ring: &Path, mut look: impl FnMut(&RecordRef<'_>)) {
     let mut consumer = Consumer::attach(ring).unwrap();
     while let Some(item) = consumer.read().unwrap() {
         let Item::Record(record) = item else { panic!("{item:?}") };

@@ -1,7 +1,7 @@
 //! Closures and owners of reservations that panic: nothing half-written is published, and no lock stays taken.
 
 use perfring_consumer::{Consumer, Item};
-use perfring_producer::{CpuProducer, Options, Producer, RecordType, SetError, SharedProducer};
+use perfring_producer::{CpuProducer, CpuSetError, Options, Producer, RecordType, SharedProducer};
 use perfring_shm::{SharedWindow, Trust};
 use perfring_tests::{ring_dir, skip};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -98,7 +98,7 @@ fn a_reservation_that_a_panic_drops_is_discarded() {
         assert_eq!(read(&ring), [b"x"]);
     }
     let per_cpu = match CpuProducer::create(&set, &Options::per_cpu()) {
-        Err(SetError::Rseq { source }) => return skip(&source.to_string()),
+        Err(CpuSetError::Rseq { source }) => return skip(&source.to_string()),
         set => set.unwrap(),
     };
     let cpu = per_cpu.cpus().next().unwrap();

@@ -51,7 +51,7 @@ pub use numbers::{
     SEAT_SIZE, SLOT_SIZE, SLOTS_DEFAULT, SLOTS_MAX, TIME_CLOCK, TIMESTAMP_LEN, TYPES_FIRST,
     TYPES_SIZE_DEFAULT, TYPES_SIZE_MAX, UID_DETACHED, WRITER_LEN,
 };
-pub use page::{FIELDS, Field, HeaderPage};
+pub use page::{FIELDS, HeaderPage, PageField};
 pub use policy::{Cause, Evict, Policy, Producers, Report};
 pub use record_word::{
     AUX_SIZE, HEADER_LEN, Hole, LOST_SIZE, MISC_PAD, RECORD_ALIGN, RecordType, RecordWord,

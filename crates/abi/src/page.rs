@@ -103,7 +103,7 @@ pub struct HeaderPage {
 
 /// A named field of the header page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
+pub struct PageField {
     /// The name that ABI.md, `perfring.h` and JSON use.
     pub name: &'static str,
     /// Bytes from the start of the file.
@@ -116,9 +116,9 @@ macro_rules! fields {
     ($($name:ident : $size:expr),* $(,)?; $($block:literal @ $offset:expr, $bytes:expr);* $(;)?) => {
         /// Every field of the header page, in order. A test compares them with `proto/ABI.md` and
         /// with the C header.
-        pub const FIELDS: &[Field] = &[
-            $(Field { name: stringify!($name), offset: offset_of!(HeaderPage, $name), size: $size },)*
-            $(Field { name: $block, offset: $offset as usize, size: $bytes },)*
+        pub const FIELDS: &[PageField] = &[
+            $(PageField { name: stringify!($name), offset: offset_of!(HeaderPage, $name), size: $size },)*
+            $(PageField { name: $block, offset: $offset as usize, size: $bytes },)*
         ];
     };
 }

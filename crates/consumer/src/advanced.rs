@@ -8,7 +8,7 @@
 
 use crate::consumer::Consumer;
 use crate::cursor::{Cursor, either};
-use crate::item::{Item, Record};
+use crate::item::{Item, RecordRef};
 use crate::observer::Observer;
 use perfring_ring::ReadError;
 use perfring_shm::{AttachError, ReadWindow};
@@ -171,12 +171,12 @@ impl<'a> AdvancedConsumer<'a> {
     #[inline(always)]
     pub fn take_as<T>(
         self,
-        known: impl FnOnce(Record<'a>, Front) -> T,
+        known: impl FnOnce(RecordRef<'a>, Front) -> T,
         other: impl FnOnce(Result<Option<(Item<'a>, Front)>, ReadError>) -> T,
     ) -> T {
         match &mut self.consumer.cursor {
             Cursor::InPlace(window) => match window.take_known() {
-                Ok((frame, bytes, front)) => known(Record::new(&frame, bytes), front),
+                Ok((frame, bytes, front)) => known(RecordRef::new(&frame, bytes), front),
                 Err(window) => other(take_in_place(window)),
             },
             copied => other(take_copied(copied)),

@@ -1,7 +1,7 @@
 //! The consumer of a ring.
 
 use crate::cursor::Cursor;
-use crate::item::{Item, Record};
+use crate::item::{Item, RecordRef};
 use crate::options::{Acknowledge, ConsumerOptions};
 use crate::pinned::Pinned;
 use crate::run::Run;
@@ -167,7 +167,7 @@ impl Consumer {
         match &mut self.cursor {
             Cursor::InPlace(window) => {
                 match window.next_fast(|passed| distance.keep(wait_strategy, passed)) {
-                    Ok((frame, bytes)) => Ok(Some(Item::Record(Record::new(&frame, bytes)))),
+                    Ok((frame, bytes)) => Ok(Some(Item::Record(RecordRef::new(&frame, bytes)))),
                     Err(window) => read_in_place(window),
                 }
             }
@@ -362,7 +362,7 @@ fn read_copied<'a>(
 #[inline(never)]
 pub(crate) fn read_in_place(window: &mut ReadWindow) -> Result<Option<Item<'_>>, ReadError> {
     match window.next_any() {
-        Ok((frame, bytes)) => Ok(Some(Item::Record(Record::new(&frame, bytes)))),
+        Ok((frame, bytes)) => Ok(Some(Item::Record(RecordRef::new(&frame, bytes)))),
         Err(window) => read_rest(window),
     }
 }

@@ -1,6 +1,6 @@
 //! The reading position of a consumer.
 
-use crate::guarded::Guarded;
+use crate::guarded::GuardedRing;
 use crate::saving::Saving;
 use perfring_ring::{Lost, ResumePoint};
 use perfring_shm::{
@@ -13,7 +13,7 @@ pub(crate) enum Cursor {
     /// Drop ring: records are borrowed.
     InPlace(ReadWindow),
     /// Drop ring whose producer is not trusted: each record is copied.
-    Guarded(Guarded),
+    Guarded(GuardedRing),
     /// Overwrite ring: records are copied, and the position is saved in the ring.
     Saving(Saving),
 }
@@ -23,8 +23,9 @@ macro_rules! either {
     ($cursor:expr, $window:ident => $drop:expr, $saving:pat => $overwrite:expr) => {
         match $cursor {
             $crate::cursor::Cursor::InPlace($window) => $drop,
-            $crate::cursor::Cursor::Guarded($crate::guarded::Guarded {
-                window: $window, ..
+            $crate::cursor::Cursor::Guarded($crate::guarded::GuardedRing {
+                window: $window,
+                ..
             }) => $drop,
             $crate::cursor::Cursor::Saving($saving) => $overwrite,
         }
@@ -42,7 +43,7 @@ impl Cursor {
     ) -> Result<Self, AttachError> {
         Ok(match ConsumerWindow::attach(location, name, lines, trust)? {
             ConsumerWindow::InPlace(window) => Cursor::InPlace(window),
-            ConsumerWindow::Guarded(window) => Cursor::Guarded(Guarded::new(window)),
+            ConsumerWindow::Guarded(window) => Cursor::Guarded(GuardedRing::new(window)),
             ConsumerWindow::Saving(window) => Cursor::Saving(Saving::new(window)),
         })
     }

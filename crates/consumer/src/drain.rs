@@ -2,7 +2,7 @@
 
 use crate::consumer::{Consumer, read_in_place};
 use crate::cursor::Cursor;
-use crate::item::{Item, Record};
+use crate::item::{Item, RecordRef};
 use perfring_ring::{Count, ReadError};
 use perfring_shm::ReadWindow;
 
@@ -103,7 +103,7 @@ fn drain_in_place(
             end = window.poll_ahead(before_poll);
         }
         let visited = window.visit_known(|frame, bytes| {
-            visit(Item::Record(Record::new(frame, bytes)));
+            visit(Item::Record(RecordRef::new(frame, bytes)));
         });
         count += visited;
         if visited > 0 && window.reader().known() == 0 {

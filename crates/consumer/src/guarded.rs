@@ -1,21 +1,21 @@
 //! Reading only headers in place: for a consumer whose producer is not trusted.
 
-use crate::item::{Item, Record};
+use crate::item::{Item, RecordRef};
 use perfring_abi::SIZE_MAX;
-use perfring_ring::{Found, Front, Range, ReadError};
+use perfring_ring::{AuxRange, Found, Front, ReadError};
 use perfring_shm::{self as shm, ReadWindow, bytes_of};
 
 /// A drop ring whose records are copied, each.
 #[derive(Debug)]
-pub(crate) struct Guarded {
+pub(crate) struct GuardedRing {
     pub(crate) window: ReadWindow<shm::Guarded>,
     /// The newest record's payload.
     words: Vec<u64>,
 }
 
-impl Guarded {
+impl GuardedRing {
     pub(crate) fn new(window: ReadWindow<shm::Guarded>) -> Self {
-        Guarded { window, words: vec![0; (SIZE_MAX / 8) as usize] }
+        GuardedRing { window, words: vec![0; (SIZE_MAX / 8) as usize] }
     }
 
     /// Returns the next item.
@@ -52,12 +52,12 @@ impl Guarded {
                 }
                 let to = &mut words[..len];
                 window.copy(&frame, to);
-                Item::Record(Record::new(&frame, bytes_of(to, frame.len)))
+                Item::Record(RecordRef::new(&frame, bytes_of(to, frame.len)))
             }
             Some(Found::Large(frame, range)) => {
                 let to = room_for(words, range)?;
                 window.copy_range(range, to);
-                Item::Record(Record::new(&frame, bytes_of(to, range.len)))
+                Item::Record(RecordRef::new(&frame, bytes_of(to, range.len)))
             }
             Some(Found::Lost(lost)) => Item::Lost(lost),
             None => return Ok(None),
@@ -69,7 +69,7 @@ impl Guarded {
 
 /// Returns room for a payload of the AUX area, which is no longer than that.
 #[cold]
-fn room_for(words: &mut Vec<u64>, range: Range) -> Result<&mut [u64], ReadError> {
+fn room_for(words: &mut Vec<u64>, range: AuxRange) -> Result<&mut [u64], ReadError> {
     let len = range.len.div_ceil(8);
     let more = len.saturating_sub(words.len());
     let bytes = range.len as u64;

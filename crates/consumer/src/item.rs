@@ -12,7 +12,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
     /// A record.
-    Record(Record<'a>),
+    Record(RecordRef<'a>),
     /// Records that are missing here.
     Lost(Lost),
 }
@@ -21,7 +21,7 @@ impl<'a> Item<'a> {
     #[inline]
     pub(crate) fn new(next: Next<'a>) -> Self {
         match next {
-            Next::Record(frame, bytes) => Item::Record(Record::new(&frame, bytes)),
+            Next::Record(frame, bytes) => Item::Record(RecordRef::new(&frame, bytes)),
             Next::Lost(lost) => Item::Lost(lost),
         }
     }
@@ -29,7 +29,7 @@ impl<'a> Item<'a> {
 
 /// One record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
+pub struct RecordRef<'a> {
     /// The position of its header in the stream.
     pub pos: u64,
     /// Its type.
@@ -45,10 +45,16 @@ pub struct Record<'a> {
     pub writer: Option<WriterId>,
 }
 
-impl<'a> Record<'a> {
+impl<'a> RecordRef<'a> {
     #[inline]
     pub(crate) fn new(frame: &Frame, bytes: &'a [u8]) -> Self {
-        Record { pos: frame.pos, kind: frame.kind, bytes, time: frame.time, writer: frame.writer }
+        RecordRef {
+            pos: frame.pos,
+            kind: frame.kind,
+            bytes,
+            time: frame.time,
+            writer: frame.writer,
+        }
     }
 
     /// Returns the wall-clock time of the timestamp, ns since 1970: what the clock showed then.
@@ -63,10 +69,10 @@ impl<'a> Record<'a> {
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Item};
-    /// use perfring_consumer::types::{Encoding, Record as Shaped, Schema};
+    /// use perfring_consumer::types::{Encoding, Record, Schema};
     /// # use perfring_producer::{Options, Producer};
     /// struct Line; // by hand: else `#[derive(Record)]`
-    /// impl Shaped for Line {
+    /// impl Record for Line {
     ///     const SCHEMA: Schema<'static> = Schema::new("Line", Encoding::Utf8).with_hashed_id();
     /// }
     /// # let dir = tempfile::tempdir()?;
@@ -89,12 +95,12 @@ impl<'a> Record<'a> {
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Item};
-    /// use perfring_consumer::types::{Encoding, PodRecord, Record as Shaped, Schema};
+    /// use perfring_consumer::types::{Encoding, PodRecord, Record, Schema};
     /// # use perfring_producer::{Options, Producer};
     /// #[repr(transparent)]
     /// #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
     /// struct Tick(u64); // by hand: else `#[derive(Record)]`
-    /// impl Shaped for Tick {
+    /// impl Record for Tick {
     ///     const SCHEMA: Schema<'static> = Schema::new("Tick", Encoding::Pod).with_hashed_id();
     /// }
     /// impl PodRecord for Tick {}

@@ -32,8 +32,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A record of a type that this program knows is read with [`Record::as_pod`], or with
-//! `Record::archived` (feature `rkyv`). `perfring_types::read` shows the others by the ring's
+//! A record of a type that this program knows is read with [`RecordRef::as_pod`], or with
+//! `RecordRef::archived` (feature `rkyv`). `perfring_types::read` shows the others by the ring's
 //! [`Types`]. [`advanced`] has what few readers need, such as reading ahead and releasing later.
 //! With the feature `poll` a consumer has a descriptor for an event loop, `Consumer::pollable`, which
 //! the crate `perfring-tokio` wraps.
@@ -68,7 +68,7 @@ mod waiting;
 
 pub use consumer::Consumer;
 pub use fill::Fill;
-pub use item::{Item, Record, TypeMismatch};
+pub use item::{Item, RecordRef, TypeMismatch};
 pub use observer::Observer;
 pub use options::{Acknowledge, ConsumerOptions, ObserverOptions};
 pub use owned::{OwnedItem, OwnedRecord};

@@ -1,6 +1,6 @@
 //! The observer of a ring.
 
-use crate::item::{Item, Record};
+use crate::item::{Item, RecordRef};
 use crate::options::ObserverOptions;
 use crate::snapshot::Snapshot;
 use crate::stat::Stat;
@@ -103,7 +103,7 @@ impl Observer {
     #[inline]
     pub fn read(&mut self) -> Result<Option<Item<'_>>, ReadError> {
         match self.window.next_fast() {
-            Ok((frame, bytes)) => Ok(Some(Item::Record(Record::new(&frame, bytes)))),
+            Ok((frame, bytes)) => Ok(Some(Item::Record(RecordRef::new(&frame, bytes)))),
             Err(window) => read_rest(window, self.wait_strategy, &mut self.distance),
         }
     }
@@ -122,7 +122,7 @@ impl Observer {
         let (mut count, mut polled) = (0, false);
         loop {
             count += self.window.visit_copied(|frame, bytes| {
-                visit(Item::Record(Record::new(frame, bytes)));
+                visit(Item::Record(RecordRef::new(frame, bytes)));
             });
             let must_poll = self.window.observer().must_poll();
             if must_poll && std::mem::replace(&mut polled, true) {

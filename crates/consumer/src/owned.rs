@@ -1,10 +1,10 @@
 //! Items that outlive the next read.
 
-use crate::item::{Item, Record};
+use crate::item::{Item, RecordRef};
 use perfring_abi::WriterId;
 use perfring_ring::Lost;
 
-/// A copy of a record, for as long as it is wanted: see [`Record::to_owned`].
+/// A copy of a record, for as long as it is wanted: see [`RecordRef::to_owned`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedRecord {
     pos: u64,
@@ -17,7 +17,7 @@ pub struct OwnedRecord {
 }
 
 impl OwnedRecord {
-    /// Borrows it as a [`Record`], with all its fields and methods.
+    /// Borrows it as a [`RecordRef`], with all its fields and methods.
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Item};
@@ -35,9 +35,9 @@ impl OwnedRecord {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn as_record(&self) -> Record<'_> {
+    pub fn as_record(&self) -> RecordRef<'_> {
         let OwnedRecord { pos, kind, time, writer, .. } = *self;
-        Record { pos, kind, bytes: self.bytes(), time, writer }
+        RecordRef { pos, kind, bytes: self.bytes(), time, writer }
     }
 
     /// Returns its payload.
@@ -47,11 +47,11 @@ impl OwnedRecord {
     }
 }
 
-impl Record<'_> {
+impl RecordRef<'_> {
     /// Copies it, to keep it beyond the next read.
     #[must_use]
     pub fn to_owned(&self) -> OwnedRecord {
-        let Record { pos, kind, bytes, time, writer } = *self;
+        let RecordRef { pos, kind, bytes, time, writer } = *self;
         let mut words = vec![0; bytes.len().div_ceil(8)];
         bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
         OwnedRecord { pos, kind, time, writer, words, len: bytes.len() }

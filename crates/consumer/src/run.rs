@@ -1,6 +1,6 @@
 //! Columns: many records of one type and one length.
 
-use crate::item::Record;
+use crate::item::RecordRef;
 use perfring_abi::{Lead, WriterId};
 use perfring_ring::Frame;
 
@@ -76,10 +76,10 @@ impl<'a> Run<'a> {
 
     /// Returns the records.
     #[inline]
-    pub fn records(&self) -> impl ExactSizeIterator<Item = Record<'a>> {
+    pub fn records(&self) -> impl ExactSizeIterator<Item = RecordRef<'a>> {
         let (first, before) = (self.first, self.header_len());
         let each = self.bytes.chunks_exact(first.size as usize);
-        each.enumerate().map(move |(nth, bytes)| Record {
+        each.enumerate().map(move |(nth, bytes)| RecordRef {
             pos: first.pos + nth as u64 * first.size,
             kind: first.kind,
             bytes: &bytes[before..before + first.len],

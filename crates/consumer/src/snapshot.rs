@@ -1,6 +1,6 @@
 //! Snapshots: what a ring held at one moment.
 
-use crate::item::{Item, Record};
+use crate::item::{Item, RecordRef};
 use crate::table::Types;
 use perfring_abi::Layout;
 use perfring_ring::{Anchors, Found, Lost, ReadError, RingTotals, Start};
@@ -28,7 +28,7 @@ use perfring_shm::{AttachError, CopyWindow, Location, ObserverMapping, bytes_of}
 /// ```
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    inner: perfring_ring::Snapshot,
+    inner: perfring_ring::RingCopy,
     types: Types,
     layout: Layout,
 }
@@ -116,7 +116,7 @@ impl<'a> IntoIterator for &'a Snapshot {
 /// The items of a [`Snapshot`].
 #[derive(Clone, Debug)]
 pub struct Items<'a> {
-    snapshot: &'a perfring_ring::Snapshot,
+    snapshot: &'a perfring_ring::RingCopy,
     cursor: Option<u64>,
     /// What no marker reports, once the last record was returned.
     unmarked: std::vec::IntoIter<Lost>,
@@ -138,7 +138,7 @@ impl<'a> Iterator for Items<'a> {
             match found {
                 Found::Lost(lost) => Item::Lost(lost),
                 Found::Record(frame) | Found::Large(frame, _) => {
-                    Item::Record(Record::new(&frame, bytes_of(words, frame.len)))
+                    Item::Record(RecordRef::new(&frame, bytes_of(words, frame.len)))
                 }
             }
         }))

@@ -1,7 +1,7 @@
 //! A ring's type table.
 
 use perfring_abi::TYPES_FIRST;
-use perfring_ring::TypeTable;
+use perfring_ring::TypeTableArea;
 use perfring_types::{BadEntry, Entries, Entry, Record, Schema};
 use thiserror::Error;
 
@@ -78,7 +78,7 @@ pub struct Types {
 }
 
 impl Types {
-    pub(crate) fn of(table: TypeTable<'_>) -> Self {
+    pub(crate) fn of(table: TypeTableArea<'_>) -> Self {
         let end = table.end(); // before the entries: later ones count as new
         Types { words: table.entries(), end }
     }

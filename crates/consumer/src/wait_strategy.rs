@@ -201,14 +201,14 @@ mod tests {
     }
 
     /// A reader, and how many records it has passed.
-    struct Reader {
+    struct TestReader {
         distance: Distance,
         passed: u64,
     }
 
-    impl Reader {
+    impl TestReader {
         fn new() -> Self {
-            Reader { distance: Distance::of_consumer(1 << 20), passed: 0 }
+            TestReader { distance: Distance::of_consumer(1 << 20), passed: 0 }
         }
 
         /// Looks at the ring after the last look found so many records. Returns the pauses of the next look.
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_reader_stays_close_while_records_come_one_at_a_time() {
-        let (mut waits, mut polls) = (Reader::new(), Reader::new());
+        let (mut waits, mut polls) = (TestReader::new(), TestReader::new());
         for _ in 0..1000 {
             waits.wait(3);
             assert_eq!(waits.found(1), 0);
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_burst_does_not_take_a_reader_away_from_the_next_record() {
-        let mut reader = Reader::new();
+        let mut reader = TestReader::new();
         for _ in 0..1000 {
             // One that it has waited for, then the rest, and nothing.
             reader.wait(2);
@@ -257,12 +257,12 @@ mod tests {
 
     #[test]
     fn a_flood_is_recognized_at_the_eighth_look() {
-        let mut reader = Reader::new();
+        let mut reader = TestReader::new();
         reader.wait(2);
         let pauses = [1, 2, 2, 2, 2, 2, 2, 2].map(|records| reader.found(records));
         assert_eq!(pauses, [0, 1, 2, 4, 8, 16, 32, 64]);
         // Also if each look finds one record, and none finds nothing.
-        let mut reader = Reader::new();
+        let mut reader = TestReader::new();
         assert_eq!([1; 7].map(|records| reader.found(records)), [1, 2, 4, 8, 16, 32, 64]);
         // A wait that need not wait changes nothing.
         reader.wait(1);

@@ -203,7 +203,7 @@ fn an_options_value_is_at_its_shapes_offset() {
         Option<T>: Archive<Archived = rkyv::option::ArchivedOption<T::Archived>>
             + for<'b, 's> Serialize<
                 rkyv::api::low::LowSerializer<
-                    perfring_types::Slot<'b>,
+                    perfring_types::ArchiveBuffer<'b>,
                     rkyv::ser::allocator::SubAllocator<'s>,
                     ArchiveError,
                 >,

@@ -77,7 +77,7 @@ fn large_integers_are_text_if_asked_for_wherever_they_stand() {
         u64::MAX,
         u64::MAX,
     );
-    let record = perfring_consumer::Record {
+    let record = perfring_consumer::RecordRef {
         pos: 1 << 60,
         kind: 5000,
         bytes: document.as_bytes(),

@@ -3,7 +3,7 @@
 //! reader.
 
 use crate::steps::{Seen, Shared, Step, any_step, origin, read, record, records, some, written};
-use perfring_consumer::{Cause, Policy, Record, RecordType, stat::OwnerInfo};
+use perfring_consumer::{Cause, Policy, RecordRef, RecordType, stat::OwnerInfo};
 use perfring_export::recording::{
     Existing, Missing, Options, ReadError, Reader, Recording, is_recording,
 };
@@ -58,7 +58,7 @@ fn a_ring_that_gets_another_producer_is_read_with_it() {
     for (seq, epoch) in (1..).zip([1, 1, 2, 2]) {
         let birth = Birth { namespace: 4_026_531_836, started_ns: 100 * epoch };
         (origin.producer.epoch, origin.birth) = (epoch, Some(birth));
-        let record = Record { pos: 64 * seq, kind: 4999, bytes: b"x", time: None, writer: None };
+        let record = RecordRef { pos: 64 * seq, kind: 4999, bytes: b"x", time: None, writer: None };
         let what = What::Record(Rec::new(record, &origin));
         recording.take(&Event { seq, origin: &origin, what }).unwrap();
         expected.push((epoch, Some(birth)));
@@ -395,7 +395,8 @@ fn a_full_disk_has_a_message_and_nothing_counts_as_delivered() {
     let origin = origin(1);
     let mut taken = 0;
     let error = loop {
-        let record = Record { pos: taken, kind: 4096, bytes: &[1; 100], time: None, writer: None };
+        let record =
+            RecordRef { pos: taken, kind: 4096, bytes: &[1; 100], time: None, writer: None };
         let what = What::Record(Rec::new(record, &origin));
         match recording.take(&Event { seq: taken, origin: &origin, what }) {
             Ok(_) if taken % 3 == 2 => match recording.flush() {

@@ -4,7 +4,7 @@ use crate::decode::{What, decode};
 use crate::event::EventKind;
 use perfring_consumer::advanced::{Front, ReaderId, ResumePoint};
 use perfring_consumer::{
-    Anchors, Cause, ClockError, Count, Fill, Item, Lost, ReadError, Record,
+    Anchors, Cause, ClockError, Count, Fill, Item, Lost, ReadError, RecordRef,
     advanced::{Anchor, MachineClock},
 };
 use perfring_shm::{KernelEvents, MappedKernel};
@@ -337,7 +337,7 @@ impl Read {
     fn item(&self) -> Option<Item<'_>> {
         let (pos, bytes) = (self.pos, &*self.payload);
         Some(match self.what? {
-            What::Record(kind) => Item::Record(Record {
+            What::Record(kind) => Item::Record(RecordRef {
                 pos,
                 kind: kind.get(),
                 bytes,

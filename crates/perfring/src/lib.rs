@@ -101,8 +101,8 @@
 //!
 //! # Names
 //!
-//! This crate re-exports all of [`producer`] and [`consumer`] at its root. Both know one [`Record`]: here it is the
-//! trait of record types and its derive. The record that a reader returns is [`consumer::Record`].
+//! This crate re-exports all of [`producer`] and [`consumer`] at its root. [`Record`] is the trait of record types and its
+//! derive; a reader returns a [`RecordRef`].
 //!
 //! `perfring-producer` and `perfring-consumer` are crates of their own, for programs that need only one of them.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -1,8 +1,8 @@
 //! The guide's page of error messages has the texts that users see.
 
 use perfring::{
-    AttachError, BadRing, ClockError, CreateError, Location, NoRseq, OpenError, Producers,
-    ReadError, ReserveError, SetError, TypeError, TypeMismatch, files::Role, stat::OwnerInfo,
+    AttachError, BadRing, ClockError, CpuSetError, CreateError, Location, NoRseq, OpenError,
+    Producers, ReadError, ReserveError, TypeError, TypeMismatch, files::Role, stat::OwnerInfo,
 };
 use perfring_testkit::headings::begins;
 
@@ -99,13 +99,13 @@ fn texts() -> Vec<String> {
     ];
     let dir = || "/dev/shm/set".into();
     let set = [
-        SetError::Empty { dir: dir() },
-        SetError::Exists { dir: dir() },
-        SetError::Rseq { source: NoRseq::Unregistered },
-        SetError::Clock { source: ClockError::Offsets },
-        SetError::Cpu { cpu: 9000 },
-        SetError::Interrupted { cpu: 3 },
-        SetError::Types { cpu: 3, source: ReserveError::Type(TypeError::Busy) },
+        CpuSetError::Empty { dir: dir() },
+        CpuSetError::Exists { dir: dir() },
+        CpuSetError::Rseq { source: NoRseq::Unregistered },
+        CpuSetError::Clock { source: ClockError::Offsets },
+        CpuSetError::Cpu { cpu: 9000 },
+        CpuSetError::Interrupted { cpu: 3 },
+        CpuSetError::Types { cpu: 3, source: ReserveError::Type(TypeError::Busy) },
     ];
     let rseq = [NoRseq::Architecture, NoRseq::Taken, NoRseq::Unregistered];
     let differs = [

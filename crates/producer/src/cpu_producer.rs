@@ -1,7 +1,7 @@
 //! Publishing into a directory that has a ring for each CPU.
 
 use crate::cpu_rings::CpuRings;
-use crate::cpu_set::{self, SetError};
+use crate::cpu_set::{self, CpuSetError};
 use crate::errors::{ReserveError, TypeError};
 use crate::known_types::put_entry;
 use crate::options::ProducerOptions;
@@ -89,11 +89,11 @@ impl CpuProducer {
     /// Makes a directory with the ring of this thread's CPU. All others will be made with the same options.
     ///
     /// # Errors
-    /// See [`SetError`]; [`SetError::Exists`] if the directory has rings already.
-    pub fn create(dir: impl Into<PathBuf>, options: &RingOptions) -> Result<Self, SetError> {
+    /// See [`CpuSetError`]; [`CpuSetError::Exists`] if the directory has rings already.
+    pub fn create(dir: impl Into<PathBuf>, options: &RingOptions) -> Result<Self, CpuSetError> {
         let dir = dir.into();
         if cpu_set::found(&dir)?.is_some() {
-            return Err(SetError::Exists { dir });
+            return Err(CpuSetError::Exists { dir });
         }
         Self::with(dir, cpu_set::wanted(options), &program_name(), options.any_owner)
     }
@@ -102,21 +102,21 @@ impl CpuProducer {
     /// once get one set of rings.
     ///
     /// # Errors
-    /// See [`SetError`]; if the rings were made with other options, the error names the option. [`OpenError::Owner`](crate::OpenError::Owner) if
+    /// See [`CpuSetError`]; if the rings were made with other options, the error names the option. [`OpenError::Owner`](crate::OpenError::Owner) if
     /// the directory or a ring belongs to another user, [`OpenError::Mode`](crate::OpenError::Mode) if a ring lets more users in:
     /// see [`RingOptions::any_owner`].
     pub fn open_or_create(
         dir: impl Into<PathBuf>,
         options: &RingOptions,
-    ) -> Result<Self, SetError> {
+    ) -> Result<Self, CpuSetError> {
         Self::with(dir.into(), cpu_set::wanted(options), &program_name(), options.any_owner)
     }
 
     /// Attaches to the rings of a directory, under the name of this program.
     ///
     /// # Errors
-    /// See [`SetError`]; [`SetError::Empty`] if the directory has no ring per CPU.
-    pub fn attach(dir: impl Into<PathBuf>) -> Result<Self, SetError> {
+    /// See [`CpuSetError`]; [`CpuSetError::Empty`] if the directory has no ring per CPU.
+    pub fn attach(dir: impl Into<PathBuf>) -> Result<Self, CpuSetError> {
         Self::attach_with(dir, &ProducerOptions::default())
     }
 
@@ -124,7 +124,7 @@ impl CpuProducer {
     ///
     /// # Errors
     /// See [`CpuProducer::attach`].
-    pub fn attach_as(dir: impl Into<PathBuf>, name: &str) -> Result<Self, SetError> {
+    pub fn attach_as(dir: impl Into<PathBuf>, name: &str) -> Result<Self, CpuSetError> {
         Self::attach_with(dir, &ProducerOptions::named(name))
     }
 
@@ -135,9 +135,9 @@ impl CpuProducer {
     pub fn attach_with(
         dir: impl Into<PathBuf>,
         options: &ProducerOptions,
-    ) -> Result<Self, SetError> {
+    ) -> Result<Self, CpuSetError> {
         let dir = dir.into();
-        let Some(found) = cpu_set::found(&dir)? else { return Err(SetError::Empty { dir }) };
+        let Some(found) = cpu_set::found(&dir)? else { return Err(CpuSetError::Empty { dir }) };
         let found = RingOptions { trust: options.trust, ..found };
         Self::with(dir, found, &options.name(), true)
     }
@@ -147,9 +147,9 @@ impl CpuProducer {
         options: RingOptions,
         name: &str,
         any_owner: bool,
-    ) -> Result<Self, SetError> {
-        let here = CpuThread::here().map_err(|source| SetError::Rseq { source })?;
-        let clock = MachineClock::find().map_err(|source| SetError::Clock { source })?;
+    ) -> Result<Self, CpuSetError> {
+        let here = CpuThread::here().map_err(|source| CpuSetError::Rseq { source })?;
+        let clock = MachineClock::find().map_err(|source| CpuSetError::Clock { source })?;
         cpu_set::make_dir(&dir, &options)?;
         if !any_owner {
             cpu_set::expect(&dir, &options)?;
@@ -172,8 +172,8 @@ impl CpuProducer {
     /// that. For those that a program will run on.
     ///
     /// # Errors
-    /// See [`SetError`]; [`SetError::Rseq`] if this thread cannot publish, in rings that are attached to either.
-    pub fn attach_to(&self, cpu: u32) -> Result<(), SetError> {
+    /// See [`CpuSetError`]; [`CpuSetError::Rseq`] if this thread cannot publish, in rings that are attached to either.
+    pub fn attach_to(&self, cpu: u32) -> Result<(), CpuSetError> {
         let mut waiting = None;
         loop {
             match self.attach_once(cpu) {
@@ -187,15 +187,15 @@ impl CpuProducer {
         }
     }
 
-    pub(crate) fn attach_once(&self, cpu: u32) -> Result<(), SetError> {
-        CpuThread::here().map_err(|source| SetError::Rseq { source })?;
-        let place = self.rings.place(cpu).ok_or(SetError::Cpu { cpu })?;
+    pub(crate) fn attach_once(&self, cpu: u32) -> Result<(), CpuSetError> {
+        CpuThread::here().map_err(|source| CpuSetError::Rseq { source })?;
+        let place = self.rings.place(cpu).ok_or(CpuSetError::Cpu { cpu })?;
         // Before the lock: a thread may have had it when this process was forked.
         if self.rings.forked() {
-            return Err(SetError::Types { cpu, source: ReserveError::Forked });
+            return Err(CpuSetError::Types { cpu, source: ReserveError::Forked });
         }
         // Held while the ring is attached: it gets every type that is registered before or after.
-        let types = self.types.lock_unless_interrupted().ok_or(SetError::Interrupted { cpu })?;
+        let types = self.types.lock_unless_interrupted().ok_or(CpuSetError::Interrupted { cpu })?;
         if place.get().is_some() {
             return Ok(());
         }
@@ -213,7 +213,7 @@ impl CpuProducer {
             window.keep_time_by(move || clock.read());
         }
         for entry in types.iter() {
-            register(&window, entry).map_err(|source| SetError::Types { cpu, source })?;
+            register(&window, entry).map_err(|source| CpuSetError::Types { cpu, source })?;
         }
         let _ = place.set(Box::new(window));
         Ok(())

@@ -27,7 +27,7 @@ pub(crate) struct CpuRings {
 }
 
 /// Why a record was not taken.
-pub(crate) enum Refused {
+pub(crate) enum CpuRefusal {
     /// There is no ring of this CPU, and none could be made.
     NoRing(u32),
     /// The ring of this CPU could not be attached to: another producer has its lock.
@@ -85,16 +85,16 @@ impl CpuRings {
     /// to a ring that is not there yet.
     pub(crate) fn on_this_cpu<'a, T>(
         &'a self,
-        attach: impl Fn(u32) -> Result<(), Refused>,
+        attach: impl Fn(u32) -> Result<(), CpuRefusal>,
         mut call: impl FnMut(CpuThread, &'a CpuWindow) -> Result<T, NotHere>,
-    ) -> Result<T, Refused> {
+    ) -> Result<T, CpuRefusal> {
         let mut last = 0;
         for _ in 0..MOVES_MOST {
-            let here = CpuThread::here().map_err(|_| Refused::NoRing(0))?;
+            let here = CpuThread::here().map_err(|_| CpuRefusal::NoRing(0))?;
             let cpu = here.cpu();
             let Some(ring) = self.of(cpu) else {
                 if self.forked() {
-                    return Err(Refused::By(cpu, Refusal::Forked));
+                    return Err(CpuRefusal::By(cpu, Refusal::Forked));
                 }
                 attach(cpu)?;
                 continue;
@@ -103,27 +103,27 @@ impl CpuRings {
             match call(here, ring) {
                 Ok(done) => return Ok(done),
                 Err(NotHere::Moved) => {}
-                Err(NotHere::Interrupted) => return Err(Refused::Interrupted(cpu)),
-                Err(NotHere::Refused(refusal)) => return Err(Refused::By(cpu, refusal)),
+                Err(NotHere::Interrupted) => return Err(CpuRefusal::Interrupted(cpu)),
+                Err(NotHere::Refused(refusal)) => return Err(CpuRefusal::By(cpu, refusal)),
             }
         }
         let slot = self.of(last).map_or(0, CpuWindow::slot);
-        Err(Refused::By(last, Refusal::Contended { slot }))
+        Err(CpuRefusal::By(last, Refusal::Contended { slot }))
     }
 
     /// Counts a refusal.
     #[cold]
-    pub(crate) fn refuse(&self, refused: Refused, len: usize) -> ReserveError {
+    pub(crate) fn refuse(&self, refused: CpuRefusal, len: usize) -> ReserveError {
         let (cpu, refusal) = match refused {
-            Refused::NoRing(cpu) | Refused::HeldUp(cpu) => {
+            CpuRefusal::NoRing(cpu) | CpuRefusal::HeldUp(cpu) => {
                 self.without_ring.fetch_add(1, Ordering::Relaxed);
                 return ReserveError::NoRing { cpu };
             }
-            Refused::Interrupted(cpu) => {
+            CpuRefusal::Interrupted(cpu) => {
                 let slot = self.of(cpu).map_or(0, CpuWindow::slot);
                 (cpu, Refusal::Contended { slot })
             }
-            Refused::By(cpu, refusal) => (cpu, refusal),
+            CpuRefusal::By(cpu, refusal) => (cpu, refusal),
         };
         match self.of(cpu) {
             Some(ring) => {

@@ -18,7 +18,7 @@ pub(crate) const CPUS: usize = 8192;
 /// Why a set of rings per CPU could not be made or attached to.
 #[derive(Error)]
 #[non_exhaustive]
-pub enum SetError {
+pub enum CpuSetError {
     /// A ring could not be made or attached to.
     #[error(transparent)]
     Ring(#[from] OpenError),
@@ -82,18 +82,18 @@ pub enum SetError {
     },
 }
 
-perfring_abi::debug_by_display!(SetError);
+perfring_abi::debug_by_display!(CpuSetError);
 
-impl SetError {
+impl CpuSetError {
     /// Returns whether another producer has the lock of the ring that was to be attached to.
     pub(crate) fn is_held_up(&self) -> bool {
-        matches!(self, SetError::Ring(OpenError::Attach(AttachError::HeldUp { .. })))
+        matches!(self, CpuSetError::Ring(OpenError::Attach(AttachError::HeldUp { .. })))
     }
 }
 
-impl From<AttachError> for SetError {
+impl From<AttachError> for CpuSetError {
     fn from(error: AttachError) -> Self {
-        SetError::Ring(error.into())
+        CpuSetError::Ring(error.into())
     }
 }
 
@@ -120,10 +120,10 @@ fn members(dir: &Path) -> Result<Vec<(u32, PathBuf)>, io::Error> {
 }
 
 /// Returns the options of the set in a directory, if there is one.
-pub(crate) fn found(dir: &Path) -> Result<Option<RingOptions>, SetError> {
+pub(crate) fn found(dir: &Path) -> Result<Option<RingOptions>, CpuSetError> {
     let members = match members(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        members => members.map_err(|source| SetError::Io {
+        members => members.map_err(|source| CpuSetError::Io {
             dir: dir.to_owned(),
             step: "reading it",
             source,
@@ -148,7 +148,7 @@ pub(crate) fn found(dir: &Path) -> Result<Option<RingOptions>, SetError> {
 }
 
 /// Refuses a directory, and a ring in it, that is not what these options accept.
-pub(crate) fn expect(dir: &Path, options: &RingOptions) -> Result<(), SetError> {
+pub(crate) fn expect(dir: &Path, options: &RingOptions) -> Result<(), CpuSetError> {
     options.expect_owner(&dir.into())?;
     // What cannot be read is found out where it is needed.
     for (cpu, path) in members(dir).unwrap_or_default() {
@@ -163,7 +163,7 @@ pub(crate) fn expect(dir: &Path, options: &RingOptions) -> Result<(), SetError> 
 
 /// Creates the directory if there is none. The users that may read or write its rings may do the same with the directory.
 /// Where all users may write, it is sticky: no user can remove or replace another user's ring.
-pub(crate) fn make_dir(dir: &Path, options: &RingOptions) -> Result<(), SetError> {
+pub(crate) fn make_dir(dir: &Path, options: &RingOptions) -> Result<(), CpuSetError> {
     let mode = options.mode;
     // A user that may read a ring may find it. A user that may write one may make the next.
     let search = (mode & 0o444) >> 2;
@@ -173,7 +173,7 @@ pub(crate) fn make_dir(dir: &Path, options: &RingOptions) -> Result<(), SetError
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => {
             let error = CreateError::of_system(&dir.into(), "making the directory", error);
-            Err(SetError::Ring(error.into()))
+            Err(CpuSetError::Ring(error.into()))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! How a producer of rings per CPU waits: for a ring's lock, for space, and for an older reservation to end.
 
 use crate::cpu_producer::CpuProducer;
-use crate::cpu_rings::Refused;
+use crate::cpu_rings::CpuRefusal;
 use crate::errors::ReserveError;
 use crate::waiting::{Limits, wait_once};
 use perfring_abi::RecordType;
@@ -34,7 +34,7 @@ impl CpuProducer {
         limits: Limits,
         len: usize,
         mut attempt: impl FnMut(CpuThread, &'a CpuWindow) -> Result<T, NotHere>,
-    ) -> Result<T, Refused> {
+    ) -> Result<T, CpuRefusal> {
         let attach = |cpu| self.attach_for_record(cpu, !limits.space.is_zero());
         let mut waiting = None;
         loop {
@@ -43,9 +43,9 @@ impl CpuProducer {
                 Err(refused) => refused,
             };
             let (cpu, refusal) = match refused {
-                Refused::NoRing(_) | Refused::Interrupted(_) => return Err(refused),
-                Refused::HeldUp(cpu) => (cpu, Refusal::Contended { slot: 0 }),
-                Refused::By(cpu, refusal) => (cpu, refusal),
+                CpuRefusal::NoRing(_) | CpuRefusal::Interrupted(_) => return Err(refused),
+                CpuRefusal::HeldUp(cpu) => (cpu, Refusal::Contended { slot: 0 }),
+                CpuRefusal::By(cpu, refusal) => (cpu, refusal),
             };
             let for_space = |left| {
                 if let Some(ring) = self.rings.of(cpu) {
@@ -53,7 +53,7 @@ impl CpuProducer {
                 }
             };
             if wait_once(&mut waiting, refusal, limits, for_space).is_err() {
-                if let Refused::HeldUp(cpu) = refused {
+                if let CpuRefusal::HeldUp(cpu) = refused {
                     self.rings.failed(cpu, true);
                 }
                 return Err(refused);
@@ -63,7 +63,7 @@ impl CpuProducer {
 
     /// Attaches to the ring of a CPU for a record, unless an attachment has failed in the last 100 ms. Does not wait for the
     /// ring's lock: a caller that `waits` calls this again.
-    fn attach_for_record(&self, cpu: u32, waits: bool) -> Result<(), Refused> {
+    fn attach_for_record(&self, cpu: u32, waits: bool) -> Result<(), CpuRefusal> {
         let held_up = match self.rings.has_failed(cpu) {
             Some(held_up) => held_up && waits,
             None => match self.attach_once(cpu) {
@@ -75,6 +75,6 @@ impl CpuProducer {
                 }
             },
         };
-        Err(if held_up { Refused::HeldUp(cpu) } else { Refused::NoRing(cpu) })
+        Err(if held_up { CpuRefusal::HeldUp(cpu) } else { CpuRefusal::NoRing(cpu) })
     }
 }

@@ -1,7 +1,7 @@
 //! The exclusive producer.
 
 use crate::errors::ReserveError;
-use crate::known_types::Known;
+use crate::known_types::KnownTypes;
 use crate::options::ProducerOptions;
 use crate::space::{now, put, put_timeout, refuse, reserve, reserve_timeout};
 use crate::timestamp::Clock;
@@ -21,7 +21,7 @@ use std::time::Duration;
 pub struct Producer {
     pub(crate) window: WriteWindow,
     pub(crate) clock: Clock<MachineClock>,
-    pub(crate) known: Known,
+    pub(crate) known: KnownTypes,
     /// The space that the next archive is tried in.
     #[cfg(feature = "rkyv")]
     pub(crate) archive_space: usize,
@@ -134,7 +134,7 @@ impl Producer {
         Ok(Producer {
             window,
             clock,
-            known: Known::new(),
+            known: KnownTypes::new(),
             #[cfg(feature = "rkyv")]
             archive_space: 0,
         })

@@ -2,7 +2,7 @@
 
 use crate::errors::{ReserveError, TypeError};
 use perfring_abi::RecordType;
-use perfring_ring::{TableFull, TypeTable};
+use perfring_ring::{TableFull, TypeTableArea};
 use perfring_shm::{LockedTypes, TypesWindow};
 use perfring_types::{ENTRY_MAX, Entries, Entry, Schema};
 use std::cell::{Cell, RefCell};
@@ -16,9 +16,9 @@ const NAP: Duration = Duration::from_micros(100);
 /// The types that a producer knows to be in its ring's table, by [`Schema::key`], so that a record
 /// of one costs a load and a comparison.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownTypes {
     /// Each type has one cache entry, which it may share with others.
-    cached: [Cell<u64>; Known::CACHED],
+    cached: [Cell<u64>; KnownTypes::CACHED],
     /// All of them, in order.
     all: RefCell<Vec<u64>>,
     /// The last type that could not be registered, the table's length then, and the error: it stays
@@ -26,13 +26,13 @@ pub(crate) struct Known {
     failed: Cell<Option<(u64, u64, TypeError)>>,
 }
 
-impl Known {
+impl KnownTypes {
     const CACHED: usize = 64;
 
     pub(crate) fn new() -> Self {
         // A type whose key is 0 would never be registered: one of 2^64.
         let cached = std::array::from_fn(|_| Cell::new(0));
-        Known { cached, all: RefCell::default(), failed: Cell::new(None) }
+        KnownTypes { cached, all: RefCell::default(), failed: Cell::new(None) }
     }
 
     /// Ensures that the type with this [`Schema::key`] is in the table. After the first time this
@@ -123,7 +123,7 @@ fn put(
 }
 
 /// Returns whether the table has the type.
-fn find(table: TypeTable<'_>, (id, layout): (RecordType, u64)) -> Result<bool, TypeError> {
+fn find(table: TypeTableArea<'_>, (id, layout): (RecordType, u64)) -> Result<bool, TypeError> {
     let words = table.entries();
     for entry in Entries::new(&words) {
         match entry {

@@ -119,7 +119,7 @@ mod timestamp;
 mod waiting;
 
 pub use cpu_producer::CpuProducer;
-pub use cpu_set::SetError;
+pub use cpu_set::CpuSetError;
 pub use errors::{ReserveError, TypeError};
 pub use exclusive_producer::{Batch, Producer};
 pub use options::ProducerOptions;

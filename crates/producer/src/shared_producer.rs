@@ -1,7 +1,7 @@
 //! One producer of a shared ring.
 
 use crate::errors::ReserveError;
-use crate::known_types::Known;
+use crate::known_types::KnownTypes;
 use crate::options::ProducerOptions;
 use crate::reserved_batch::ReservedBatch;
 use crate::timestamp::Clock;
@@ -51,7 +51,7 @@ pub struct SharedProducer {
     /// For how long calls without a timeout wait for the lock.
     pub(crate) lock_wait: Cell<Duration>,
     clock: RefCell<Clock<MachineClock>>,
-    pub(crate) known: Known,
+    pub(crate) known: KnownTypes,
     /// The buffer that archives are written into.
     #[cfg(feature = "rkyv")]
     pub(crate) archive_buffer: RefCell<Vec<u64>>,
@@ -137,7 +137,7 @@ impl SharedProducer {
             window,
             clock: RefCell::new(clock),
             lock_wait: Cell::new(LOCK_WAIT),
-            known: Known::new(),
+            known: KnownTypes::new(),
             #[cfg(feature = "rkyv")]
             archive_buffer: RefCell::default(),
         })

@@ -10,7 +10,7 @@
 //! begins before it has lost its payload.
 
 use crate::read_error::ReadError;
-use crate::record::{Frame, Lost, Range};
+use crate::record::{AuxRange, Frame, Lost};
 use crate::view::{POS_MAX, Ring};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{Cause, RANGE_ALIGN, RECORD_ALIGN, range_size};
@@ -31,13 +31,13 @@ pub(crate) fn positions(ring: Ring<'_>, size: u64) -> Option<(u64, u64)> {
 
 impl Ring<'_> {
     /// Copies a range of this AUX area, for a caller that holds it.
-    pub fn copy_range(self, aux: &[AtomicU64], range: Range, to: &mut [u64]) {
+    pub fn copy_range(self, aux: &[AtomicU64], range: AuxRange, to: &mut [u64]) {
         copy(self, aux, range, to);
     }
 }
 
 /// Copies a range. Returns whether the copy is intact, that is, was not overwritten meanwhile.
-pub(crate) fn copy(ring: Ring<'_>, aux: &[AtomicU64], range: Range, to: &mut [u64]) -> bool {
+pub(crate) fn copy(ring: Ring<'_>, aux: &[AtomicU64], range: AuxRange, to: &mut [u64]) -> bool {
     let mask = (aux.len() as u64).wrapping_sub(1);
     for (to, at) in to.iter_mut().zip(range.at / 8..) {
         // Relaxed: A was acquired, and newer words are discarded.
@@ -48,13 +48,16 @@ pub(crate) fn copy(ring: Ring<'_>, aux: &[AtomicU64], range: Range, to: &mut [u6
 }
 
 /// Returns whether a range that was read is still intact.
-pub(crate) fn is_whole(ring: Ring<'_>, range: Range) -> bool {
+pub(crate) fn is_whole(ring: Ring<'_>, range: AuxRange) -> bool {
     fence(Ordering::Acquire); // F, pairs with E
     ring.header.aux.tail.load(Ordering::Relaxed) <= range.at
 }
 
 /// Makes space for the words of a range, if there is memory: a file may claim any size.
-pub(crate) fn space_for(range: Range, space: &mut alloc::vec::Vec<u64>) -> Result<(), ReadError> {
+pub(crate) fn space_for(
+    range: AuxRange,
+    space: &mut alloc::vec::Vec<u64>,
+) -> Result<(), ReadError> {
     let words = range.len.div_ceil(8);
     space.clear();
     let bytes = range.len as u64;

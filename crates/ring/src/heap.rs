@@ -1,7 +1,7 @@
 //! A ring on the heap: for property tests, loom and Miri, which support no mappings.
 
 use crate::named::{NamedSeat, Seats};
-use crate::record::Range;
+use crate::record::AuxRange;
 use crate::view::{Ring, Shared};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -147,7 +147,7 @@ impl HeapRing {
     }
 
     /// Writes a payload to its range, word by word.
-    pub fn fill_range(&self, range: Range, payload: &[u8]) {
+    pub fn fill_range(&self, range: AuxRange, payload: &[u8]) {
         let mask = (self.aux.len() as u64).wrapping_sub(1);
         for (chunk, at) in payload[..payload.len().min(range.len)].chunks(8).zip(range.at / 8..) {
             let mut word = [0; 8];

@@ -2,7 +2,7 @@
 //! overwrite ring, or by the consumer's totals of a drop ring.
 
 use crate::counters::{ConsumerTotals, Count};
-use crate::record::{Corrupt, Record};
+use crate::record::{Corrupt, RecordAt};
 use crate::recount::{count_at, newest_totals};
 use crate::seq_latch::{self, SeqLatchWriter};
 use crate::view::{POS_MAX, Ring};
@@ -16,13 +16,13 @@ const WALKS_MAX: u32 = 4;
 
 /// A record, or the end of the stream, and what was before it since the ring was created.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Milestone {
     pub(crate) pos: u64,
     pub(crate) before: Count,
 }
 
 /// Returns the oldest valid record.
-pub(crate) fn oldest(ring: Ring<'_>, policy: Policy) -> Result<Place, Corrupt> {
+pub(crate) fn oldest(ring: Ring<'_>, policy: Policy) -> Result<Milestone, Corrupt> {
     let mut walks = 0;
     for _ in 0..TRIES {
         let tail = ring.tail();
@@ -53,20 +53,20 @@ pub(crate) fn oldest(ring: Ring<'_>, policy: Policy) -> Result<Place, Corrupt> {
     Err(Corrupt { pos: ring.tail() })
 }
 
-fn released(ring: Ring<'_>, tail: u64) -> Option<Place> {
+fn released(ring: Ring<'_>, tail: u64) -> Option<Milestone> {
     let fits = |words: &_| ConsumerTotals::from_words(words).pos == tail;
     let whole = seq_latch::find_where(&ring.header.consumer, fits)?;
-    Some(Place { pos: tail, before: ConsumerTotals::from_words(&whole.words).passed() })
+    Some(Milestone { pos: tail, before: ConsumerTotals::from_words(&whole.words).passed() })
 }
 
-fn counted(ring: Ring<'_>, tail: u64, walks: u32) -> Result<Option<Place>, Corrupt> {
+fn counted(ring: Ring<'_>, tail: u64, walks: u32) -> Result<Option<Milestone>, Corrupt> {
     if walks > WALKS_MAX {
         let totals = newest_totals(ring)?;
-        let place = Place { pos: totals.pos, before: totals.written };
+        let place = Milestone { pos: totals.pos, before: totals.written };
         return Ok((totals.pos >= tail).then_some(place));
     }
     let before = count_at(ring, tail)?;
-    Ok(before.map(|before| Place { pos: tail, before }))
+    Ok(before.map(|before| Milestone { pos: tail, before }))
 }
 
 /// Writes the mark at `pos`, with the count that is overwritten before it.
@@ -84,7 +84,7 @@ pub(crate) fn write_mark(
 /// producer that takes over.
 pub(crate) fn taken_over(ring: Ring<'_>, tail: u64) -> Option<(Count, SeqLatchWriter)> {
     let whole = seq_latch::find_least(&ring.header.tail_mark, tail)?;
-    let ends = Ends::of(ring, tail, whole.words[0])?;
+    let ends = Boundaries::of(ring, tail, whole.words[0])?;
     let marked = Count::get(&whole.words, 1);
     let overwritten = marked.since(ends.count_from(tail)?);
     Some((overwritten, SeqLatchWriter::after(&ring.header.tail_mark, Some(&whole))))
@@ -92,37 +92,37 @@ pub(crate) fn taken_over(ring: Ring<'_>, tail: u64) -> Option<(Count, SeqLatchWr
 
 /// Returns the oldest record of an overwrite ring, and what was overwritten before it: at
 /// `data_tail`, or, if the producer overwrites that before it is counted, at its newest mark.
-fn marked(ring: Ring<'_>, tail: u64) -> Option<Place> {
+fn marked(ring: Ring<'_>, tail: u64) -> Option<Milestone> {
     let whole = seq_latch::find_least(&ring.header.tail_mark, tail)?;
     let [pos, records, bytes, _] = whole.words;
-    let ends = Ends::of(ring, tail, pos);
+    let ends = Boundaries::of(ring, tail, pos);
     let now = ring.tail(); // F
     if let Some(between) = ends.and_then(|ends| ends.count_from(now)) {
         let before = Count { records, bytes }.since(between);
-        return Some(Place { pos: now, before });
+        return Some(Milestone { pos: now, before });
     }
     if now == tail {
         return None;
     }
     let whole = seq_latch::find_least(&ring.header.tail_mark, now)?;
     let [pos, records, bytes, _] = whole.words;
-    pos.is_multiple_of(8).then_some(Place { pos, before: Count { records, bytes } })
+    pos.is_multiple_of(8).then_some(Milestone { pos, before: Count { records, bytes } })
 }
 
 /// The start of each record from a tail to its mark, and whether it is data.
-struct Ends {
+struct Boundaries {
     starts: [(u64, bool); MARK_AHEAD as usize],
     count: usize,
     mark: u64,
 }
 
-impl Ends {
+impl Boundaries {
     /// Returns `None` if no such records lead from one to the other. A caller then retries on a
     /// ring that is being written; otherwise the mark is invalid.
     fn of(ring: Ring<'_>, tail: u64, mark: u64) -> Option<Self> {
-        let mut ends = Ends { starts: [(0, false); MARK_AHEAD as usize], count: 0, mark };
+        let mut ends = Boundaries { starts: [(0, false); MARK_AHEAD as usize], count: 0, mark };
         for record in ring.records(tail, mark) {
-            let Record { pos, word, .. } = record.ok()?;
+            let RecordAt { pos, word, .. } = record.ok()?;
             *ends.starts.get_mut(ends.count)? = (pos, word.is_data());
             ends.count += 1;
         }

@@ -27,14 +27,14 @@ pub(crate) fn payload_of(word: RecordWord, left: u64) -> Option<usize> {
 
 /// A record that a walk has found.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Record {
+pub(crate) struct RecordAt {
     pub(crate) pos: u64,
     pub(crate) word: RecordWord,
     /// Bytes after the header, without the padding.
     pub(crate) len: usize,
 }
 
-impl Record {
+impl RecordAt {
     pub(crate) fn size(&self) -> u64 {
         self.word.size()
     }
@@ -61,10 +61,10 @@ pub(crate) struct Walk<L> {
 }
 
 impl<L: FnMut(u64) -> u64> Iterator for Walk<L> {
-    type Item = Result<Record, Corrupt>;
+    type Item = Result<RecordAt, Corrupt>;
 
     #[inline(always)]
-    fn next(&mut self) -> Option<Result<Record, Corrupt>> {
+    fn next(&mut self) -> Option<Result<RecordAt, Corrupt>> {
         let pos = self.pos;
         if pos >= self.end {
             return None;
@@ -76,7 +76,7 @@ impl<L: FnMut(u64) -> u64> Iterator for Walk<L> {
         #[cfg(all(test, not(loom)))]
         crate::steps::step();
         self.pos = pos + word.size();
-        Some(Ok(Record { pos, word, len }))
+        Some(Ok(RecordAt { pos, word, len }))
     }
 }
 
@@ -121,7 +121,7 @@ impl<'a> Shared<'a> {
     pub(crate) fn unpublished(
         self,
         head: u64,
-    ) -> impl Iterator<Item = Result<Record, Corrupt>> + use<'a> {
+    ) -> impl Iterator<Item = Result<RecordAt, Corrupt>> + use<'a> {
         self.unpublished_from(head, head)
     }
 
@@ -130,7 +130,7 @@ impl<'a> Shared<'a> {
         self,
         head: u64,
         from: u64,
-    ) -> impl Iterator<Item = Result<Record, Corrupt>> + use<'a> {
+    ) -> impl Iterator<Item = Result<RecordAt, Corrupt>> + use<'a> {
         let end = self.producer_pos();
         let end = if sane(self.ring, end, head) { end } else { head };
         self.records(from.max(head), end)
@@ -216,7 +216,7 @@ pub enum Found {
     /// A record.
     Record(Frame),
     /// A record whose payload is in the AUX area.
-    Large(Frame, Range),
+    Large(Frame, AuxRange),
     /// A loss reported by the producer.
     Lost(Lost),
 }
@@ -226,12 +226,12 @@ pub enum Found {
 #[inline(always)]
 pub(crate) fn step(
     ring: Ring<'_>,
-    shape: Shape,
+    shape: RecordShape,
     cursor: u64,
     head: u64,
 ) -> Result<Option<(Found, u64)>, Corrupt> {
     for record in ring.records(cursor, head) {
-        let Record { pos, word, len } = record?;
+        let RecordAt { pos, word, len } = record?;
         let (bad, size) = (Corrupt { pos }, word.size());
         let after = pos + size;
         if shape.is_large(word) {
@@ -278,8 +278,8 @@ pub(crate) fn split(
 
 /// Like [`split`], of a copy of the body: also returns the payload's words.
 #[inline(always)]
-pub(crate) fn split_body(lead: Lead, record: Record, body: &[u64]) -> Option<(Frame, &[u64])> {
-    let Record { pos, word, len } = record;
+pub(crate) fn split_body(lead: Lead, record: RecordAt, body: &[u64]) -> Option<(Frame, &[u64])> {
+    let RecordAt { pos, word, len } = record;
     let (time, writer, body) = match (lead, body) {
         (Lead::None, body) => (None, None, body),
         (Lead::Time, [time, body @ ..]) => (Some(*time), None, body),
@@ -331,14 +331,14 @@ pub(crate) const BODY_LEN: usize = (AUX_SIZE - HEADER_LEN) as usize;
 
 /// A payload in the AUX area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
+pub struct AuxRange {
     /// Where it begins: a position in that area.
     pub at: u64,
     /// Its length in bytes; it is padded to a multiple of 64.
     pub len: usize,
 }
 
-impl Range {
+impl AuxRange {
     /// Returns where the next range can begin.
     #[must_use]
     pub fn end(&self) -> u64 {
@@ -357,22 +357,26 @@ pub(crate) struct Bounds {
 
 /// The shape of the records in a ring.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Shape {
+pub(crate) struct RecordShape {
     pub(crate) lead: Lead,
     pub(crate) aux: Bounds,
 }
 
-impl Shape {
+impl RecordShape {
     /// Decodes the range that the body of a record describes. `None` if no producer writes such a
     /// body. In a ring without an AUX area this is not called: such a record is another writer's.
-    pub(crate) fn large(self, pos: u64, body: [u64; aux_record::WORDS]) -> Option<(Frame, Range)> {
+    pub(crate) fn large(
+        self,
+        pos: u64,
+        body: [u64; aux_record::WORDS],
+    ) -> Option<(Frame, AuxRange)> {
         let Bounds { size, floor } = self.aux;
         let (at, len) = (body[aux_record::OFFSET], body[aux_record::LEN]);
         let kind = u32::try_from(body[aux_record::ID]).ok().and_then(RecordType::new)?;
         if len > size || at > POS_MAX || !at.is_multiple_of(RANGE_ALIGN) {
             return None;
         }
-        let range = Range { at, len: len as usize };
+        let range = AuxRange { at, len: len as usize };
         if floor.is_some_and(|floor| at < floor || range.end() - floor > size) {
             return None;
         }

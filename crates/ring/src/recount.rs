@@ -2,7 +2,7 @@
 //! needs a count in between walks the records from there.
 
 use crate::counters::{Count, ProducerTotals, Refused};
-use crate::record::{Corrupt, Record, lost_at};
+use crate::record::{Corrupt, RecordAt, lost_at};
 use crate::seq_latch;
 use crate::time;
 use crate::view::{POS_MAX, Ring};
@@ -74,7 +74,7 @@ pub(crate) fn bring_up_while(
         return Err(Corrupt { pos: totals.pos });
     }
     for record in ring.records(totals.pos, head) {
-        let Record { pos, word, .. } = record?;
+        let RecordAt { pos, word, .. } = record?;
         if !go_on(pos) {
             return Ok(ProducerTotals { pos, ..totals });
         }
@@ -172,7 +172,7 @@ pub(crate) fn reported_at(ring: Ring<'_>, pos: u64) -> Result<Option<Refused>, C
     let (mut between, mut checked) = (Refused::default(), from);
     for (nth, record) in ring.records(from, to).enumerate() {
         let marker = match record {
-            Ok(Record { pos, word, .. }) if word.kind() == RecordType::LOST => {
+            Ok(RecordAt { pos, word, .. }) if word.kind() == RecordType::LOST => {
                 lost_at(ring, pos, word.size()).map(Some).ok_or(Corrupt { pos })
             }
             Ok(_) => Ok(None),

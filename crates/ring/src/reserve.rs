@@ -1,6 +1,6 @@
 //! Reservations: why one is refused, and its state until it ends.
 
-use crate::record::Range;
+use crate::record::AuxRange;
 use crate::view::Ring;
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{
@@ -108,9 +108,9 @@ impl Reserved {
     /// Returns where the payload is in the AUX area, if it is there.
     #[must_use]
     #[inline(always)]
-    pub fn range(&self) -> Option<Range> {
+    pub fn range(&self) -> Option<AuxRange> {
         if self.is_large() {
-            Some(Range { at: self.lead & !Self::LARGE, len: self.len })
+            Some(AuxRange { at: self.lead & !Self::LARGE, len: self.len })
         } else {
             None
         }

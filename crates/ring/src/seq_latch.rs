@@ -20,7 +20,10 @@ impl SeqLatchWriter {
     /// Continues after `kept`, the copy that counts: the other one is written next. The other may
     /// be whole and newer. Its number must not be reused with another body, so the next number is
     /// higher than both.
-    pub(crate) fn after<const N: usize>(seq_latch: &SeqLatch<N>, kept: Option<&Whole<N>>) -> Self {
+    pub(crate) fn after<const N: usize>(
+        seq_latch: &SeqLatch<N>,
+        kept: Option<&LatchCopy<N>>,
+    ) -> Self {
         let numbers =
             [0, 1].map(|copy| read_copy(seq_latch, copy).map_or(0, |whole| whole.words[0]));
         let seq = numbers[0].max(numbers[1]);
@@ -87,13 +90,13 @@ fn write_copy<const N: usize>(copy: &[AtomicU64; N], seq: u64, at: usize, words:
     copy[N - 1].store(seq, Ordering::Release); // G, pairs with H
 }
 
-pub(crate) struct Whole<const N: usize> {
+pub(crate) struct LatchCopy<const N: usize> {
     pub(crate) words: [u64; N],
     copy: usize,
 }
 
 /// Reads one copy, if it is whole; else returns its first word: the number that is being written.
-fn read_copy<const N: usize>(seq_latch: &SeqLatch<N>, copy: usize) -> Result<Whole<N>, u64> {
+fn read_copy<const N: usize>(seq_latch: &SeqLatch<N>, copy: usize) -> Result<LatchCopy<N>, u64> {
     let from = &seq_latch.copies[copy];
     let mut words = [0; N];
     words[N - 1] = from[N - 1].load(Ordering::Relaxed);
@@ -103,12 +106,12 @@ fn read_copy<const N: usize>(seq_latch: &SeqLatch<N>, copy: usize) -> Result<Who
     }
     fence(Ordering::Acquire); // H, pairs with G
     words[0] = from[0].load(Ordering::Relaxed);
-    if words[0] == words[N - 1] { Ok(Whole { words, copy }) } else { Err(words[0]) }
+    if words[0] == words[N - 1] { Ok(LatchCopy { words, copy }) } else { Err(words[0]) }
 }
 
 /// Finds the newest whole copy, which is not older than the newest at the time of the call. `None`
 /// only where no perfring writer wrote.
-pub(crate) fn find<const N: usize>(seq_latch: &SeqLatch<N>) -> Option<Whole<N>> {
+pub(crate) fn find<const N: usize>(seq_latch: &SeqLatch<N>) -> Option<LatchCopy<N>> {
     let mut last = None;
     for _ in 0..TRIES {
         match (read_copy(seq_latch, 0), read_copy(seq_latch, 1)) {
@@ -133,7 +136,7 @@ pub(crate) fn find<const N: usize>(seq_latch: &SeqLatch<N>) -> Option<Whole<N>> 
 pub(crate) fn find_where<const N: usize>(
     seq_latch: &SeqLatch<N>,
     fits: impl Fn(&[u64; N]) -> bool,
-) -> Option<Whole<N>> {
+) -> Option<LatchCopy<N>> {
     [read_copy(seq_latch, 0), read_copy(seq_latch, 1)]
         .into_iter()
         .flatten()
@@ -142,7 +145,10 @@ pub(crate) fn find_where<const N: usize>(
 }
 
 /// Finds the whole copy with the least number that is not below `least`.
-pub(crate) fn find_least<const N: usize>(seq_latch: &SeqLatch<N>, least: u64) -> Option<Whole<N>> {
+pub(crate) fn find_least<const N: usize>(
+    seq_latch: &SeqLatch<N>,
+    least: u64,
+) -> Option<LatchCopy<N>> {
     [read_copy(seq_latch, 0), read_copy(seq_latch, 1)]
         .into_iter()
         .flatten()

@@ -6,7 +6,7 @@
 //! An *anchor* records the wall-clock time at a moment of the timestamps' clock, from a position
 //! on. The two clocks run at one rate, so one anchor is enough until somebody sets the wall clock.
 
-use crate::record::Record;
+use crate::record::RecordAt;
 use crate::view::Ring;
 use core::cmp::Ordering::Less;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence, spin_loop};
@@ -282,7 +282,7 @@ fn put_scale(perf: &PerfTime, scale: Option<Scale>) {
 pub(crate) fn newest_timestamp(ring: Ring<'_>, from: u64, to: u64) -> u64 {
     // Relaxed throughout: written by the last producer, whose head B acquired.
     let mut newest = ring.header.shared.newest_timestamp.load(Ordering::Relaxed);
-    for Record { pos, word, .. } in ring.records(from, to).map_while(Result::ok) {
+    for RecordAt { pos, word, .. } in ring.records(from, to).map_while(Result::ok) {
         if word.is_data() && word.size() > 8 {
             // A record with its payload in the AUX area has it elsewhere.
             let aux = word.raw() == RecordWord::aux().raw();

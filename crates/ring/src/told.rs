@@ -171,11 +171,11 @@ impl Told {
 /// Where a reader looks whether the producers have counted more losses: the number of the copy of each sequence
 /// latch that is written next. A refusal changes it, as every other write of the totals does.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct CounterWatch {
     /// Of the producers' totals.
-    totals: Next,
+    totals: LatchState,
     /// Of each slot's losses, in a shared ring.
-    slots: Vec<Next>,
+    slots: Vec<LatchState>,
     /// The slots that have had a producer, as far as is known.
     used: Vec<usize>,
     /// The slot that is asked next whether it has had one.
@@ -188,7 +188,7 @@ pub(crate) struct Watch {
 
 /// The copy that is written next, and the number of the last write to it that has ended.
 #[derive(Clone, Copy, Debug)]
-struct Next {
+struct LatchState {
     copy: usize,
     number: u64,
 }
@@ -199,14 +199,14 @@ fn number<const N: usize>(latch: &SeqLatch<N>, copy: usize) -> u64 {
     latch.copies[copy][N - 1].load(Ordering::Relaxed)
 }
 
-impl Next {
+impl LatchState {
     /// Something to look at.
-    const NEW: Next = Next { copy: 0, number: u64::MAX };
+    const NEW: LatchState = LatchState { copy: 0, number: u64::MAX };
 
     fn of<const N: usize>(latch: &SeqLatch<N>) -> Self {
         let [one, other] = [0, 1].map(|copy| number(latch, copy));
         // Of two that were never written, a writer begins with the second.
-        Next { copy: usize::from(other <= one), number: one.min(other) }
+        LatchState { copy: usize::from(other <= one), number: one.min(other) }
     }
 
     #[inline]
@@ -215,12 +215,12 @@ impl Next {
     }
 }
 
-impl Watch {
+impl CounterWatch {
     /// Of a ring with so many slots: none, if it has one producer.
     pub(crate) fn new(slots: usize) -> Self {
-        Watch {
-            totals: Next::NEW,
-            slots: alloc::vec![Next::NEW; slots],
+        CounterWatch {
+            totals: LatchState::NEW,
+            slots: alloc::vec![LatchState::NEW; slots],
             // A later look needs no memory.
             used: Vec::with_capacity(slots),
             turn: 0,
@@ -274,8 +274,8 @@ impl Watch {
 
     /// Looks until the counters are read again: what was read of them last was not told.
     pub(crate) fn look_again(&mut self) {
-        self.totals = Next::NEW;
-        self.slots.fill(Next::NEW);
+        self.totals = LatchState::NEW;
+        self.slots.fill(LatchState::NEW);
         self.more = true;
     }
 
@@ -290,9 +290,9 @@ impl Watch {
     ) -> Option<Lost> {
         // Before the totals are read: what is counted later is looked at again.
         if told.is_to_count(pos, afresh) {
-            self.totals = Next::of(&at.ring.header.producer);
+            self.totals = LatchState::of(&at.ring.header.producer);
             for (next, slot) in self.slots.iter_mut().zip(at.slots) {
-                *next = Next::of(&slot.losses);
+                *next = LatchState::of(&slot.losses);
             }
             for nth in 0..self.slots.len() {
                 self.meet(at, nth);

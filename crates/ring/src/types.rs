@@ -8,7 +8,7 @@ const FIRST: usize = (TYPES_FIRST / 8) as usize;
 
 /// The type table of a ring, mapped or on the heap.
 #[derive(Clone, Copy, Debug)]
-pub struct TypeTable<'a> {
+pub struct TypeTableArea<'a> {
     words: &'a [AtomicU64],
 }
 
@@ -21,11 +21,11 @@ pub struct TableFull {
     pub left: u64,
 }
 
-impl<'a> TypeTable<'a> {
+impl<'a> TypeTableArea<'a> {
     /// Creates a view of these words; empty if the ring has no table.
     #[must_use]
     pub fn new(words: &'a [AtomicU64]) -> Self {
-        TypeTable { words }
+        TypeTableArea { words }
     }
 
     /// Returns whether the ring has a table.
@@ -61,18 +61,18 @@ impl<'a> TypeTable<'a> {
 
 /// A type table on writable pages.
 #[derive(Clone, Copy, Debug)]
-pub struct TypeTableWriter<'a>(TypeTable<'a>);
+pub struct TypeTableWriter<'a>(TypeTableArea<'a>);
 
 impl<'a> TypeTableWriter<'a> {
     /// Creates a writer for these words; they are empty if the ring has no table.
     #[must_use]
     pub fn new(words: &'a [AtomicU64]) -> Self {
-        TypeTableWriter(TypeTable::new(words))
+        TypeTableWriter(TypeTableArea::new(words))
     }
 
     /// Returns the table for reading.
     #[must_use]
-    pub fn table(&self) -> TypeTable<'a> {
+    pub fn table(&self) -> TypeTableArea<'a> {
         self.0
     }
 
@@ -141,10 +141,10 @@ mod tests {
     fn an_invalid_or_missing_table_is_read_within_its_bounds() {
         for used in [0, 1, 8, 63, 64, 71, 72, 96, 97, 1 << 40, u64::MAX] {
             let words = words(12, used);
-            assert!(TypeTable::new(&words).entries().len() <= 4, "{used}");
+            assert!(TypeTableArea::new(&words).entries().len() <= 4, "{used}");
             let _ = TypeTableWriter::new(&words).append(&[1]);
         }
-        let none = TypeTable::new(&[]);
+        let none = TypeTableArea::new(&[]);
         assert!(!none.exists());
         assert_eq!(none.entries(), vec![0; 0]);
         assert_eq!(TypeTableWriter::new(&[]).append(&[1]), Err(TableFull { needed: 8, left: 0 }));

@@ -6,7 +6,7 @@
 //! pair is asymmetric, see [`Fences`].
 
 use crate::named::released;
-use crate::record::{Found, Shape, step};
+use crate::record::{Found, RecordShape, step};
 use crate::view::Ring;
 use core::sync::atomic::AtomicBool;
 use perfring_abi::atomic::{AtomicU32, Ordering, compiler_fence, fence};
@@ -133,7 +133,7 @@ impl<'a> Ring<'a> {
         while found < records {
             // With the default shape: the position of the record is needed, its timestamp and
             // payload are not.
-            match step(*self, Shape::default(), cursor, head) {
+            match step(*self, RecordShape::default(), cursor, head) {
                 Ok(Some((Found::Record(_) | Found::Large(..), after))) => {
                     (found, cursor) = (found + 1, after);
                 }

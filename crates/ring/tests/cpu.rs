@@ -12,7 +12,7 @@ use self::world::{SLOTS, Tally, World};
 use perfring_abi::{Cause, Evict, Policy, RecordType, RecordWord, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Count, Fences, Found, Observer, OwnerInfo, Reader, Refusal, Reserved, Ring, RingTotals, Seen,
+    CopyReader, Count, Fences, Found, OwnerInfo, Reader, Refusal, Reserved, Ring, RingTotals, Seen,
     Sequence, SharedWriter, Start, System, Unattached, Wake, close, section,
 };
 use perfring_testkit::rng::Rng;
@@ -230,7 +230,7 @@ fn crowd(policy: Policy, size: u64, time: bool) -> u64 {
         let slots = heap.layout().loss_slots();
         let reader = Reader::attach(ring, Fences::Full).unwrap().with_lead(lead);
         let mut reader = reader.with_losses(heap.shared(), slots);
-        let observer = Observer::new(ring, policy, Start::Oldest).unwrap().with_lead(lead);
+        let observer = CopyReader::new(ring, policy, Start::Oldest).unwrap().with_lead(lead);
         let mut observer = observer.with_losses(heap.shared(), slots);
         let produce = &produce;
         let threads: Vec<_> =

@@ -9,7 +9,7 @@ use perfring_abi::{
     producer_totals,
 };
 use perfring_ring::heap::HeapRing;
-use perfring_ring::{Fences, Observer, Reader, Start, Wake, WakeAt, Writer, full_fence};
+use perfring_ring::{CopyReader, Fences, Reader, Start, Wake, WakeAt, Writer, full_fence};
 use perfring_testkit::choices::Choices;
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::every;
@@ -48,7 +48,7 @@ fn shapes() -> Vec<Shape> {
                     let _ = reader.release(ring);
                 }
                 if policy == Policy::Overwrite && round == 20 {
-                    let mut keeper = Observer::resume(ring).unwrap();
+                    let mut keeper = CopyReader::resume(ring).unwrap();
                     let _ = keeper.next(ring).unwrap();
                     keeper.save(ring);
                 }
@@ -224,7 +224,7 @@ fn a_word_that_changes_under_way_makes_nobody_panic_or_loop() {
                 let reader = Reader::attach(ring, Fences::Full);
                 let mut observers: Vec<_> = [Start::Oldest, Start::Latest]
                     .into_iter()
-                    .map(|start| Observer::new(ring, shape.policy, start).unwrap())
+                    .map(|start| CopyReader::new(ring, shape.policy, start).unwrap())
                     .collect();
                 corrupt(&heap, &[(at, value)]);
                 tally.invalid += 1;

@@ -7,8 +7,8 @@ use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{Evict, Policy, RecordType, RecordWord, Report, TAIL_MARK, producer_totals};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    BatchSpan, Fences, Observer, OwnerInfo, Reader, RingTotals, SharedWriter, SlotFigures,
-    Snapshot, Start, System, Wake, full_fence, recover,
+    BatchSpan, CopyReader, Fences, OwnerInfo, Reader, RingCopy, RingTotals, SharedWriter,
+    SlotFigures, Start, System, Wake, full_fence, recover,
 };
 use perfring_testkit::choices::Choices;
 use perfring_testkit::nasty::{INVALID_LOCKS, LOCKS, reservations};
@@ -124,7 +124,7 @@ impl Tally {
         let (at, policy) = (heap.shared(), heap.layout().policy);
         let is_dead = |slot| !is_alive(slot);
         let _ = RingTotals::of(at, policy, is_dead).map(|totals| totals.unreported());
-        self.taken(Snapshot::of(at, policy, is_dead));
+        self.taken(RingCopy::of(at, policy, is_dead));
         assert!(SlotFigures::all(at).len() <= MEMBERS as usize);
         let _ = (at.held_up(), at.locked_by());
     }
@@ -197,7 +197,7 @@ impl Tally {
         };
         again();
         self.observe_shared(heap, alive);
-        self.observe(heap.ring(), Observer::new(heap.ring(), shape.policy, Start::Oldest));
+        self.observe(heap.ring(), CopyReader::new(heap.ring(), shape.policy, Start::Oldest));
 
         let liveness = MadeUp::new(alive);
         if let Some(mut writer) = join(heap, turn as u32 % MEMBERS, &liveness) {

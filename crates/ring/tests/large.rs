@@ -5,8 +5,8 @@ use crate::common::{Reported, attach_at};
 use perfring_abi::{Policy, RecordType, RecordWord};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, Found, Front, Observer, OwnerInfo, Range, Reader, Refusal, Reserved, Seen,
-    SharedWriter, Snapshot, Start, Wake, Writer,
+    AuxRange, CopyReader, Fences, Found, Front, OwnerInfo, Reader, Refusal, Reserved, RingCopy,
+    Seen, SharedWriter, Start, Wake, Writer,
 };
 use perfring_testkit::rng::Rng;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,9 +28,9 @@ fn reader(heap: &HeapRing) -> Reader {
     Reader::attach(heap.ring(), Fences::Full).unwrap().with_aux(heap.ring(), size)
 }
 
-fn observer(heap: &HeapRing) -> Observer {
+fn observer(heap: &HeapRing) -> CopyReader {
     let layout = heap.layout();
-    Observer::new(heap.ring(), layout.policy, Start::Oldest).unwrap().with_aux(layout.aux_size)
+    CopyReader::new(heap.ring(), layout.policy, Start::Oldest).unwrap().with_aux(layout.aux_size)
 }
 
 fn put(heap: &HeapRing, reserved: &Reserved, byte: u8) {
@@ -48,7 +48,7 @@ fn publish(heap: &HeapRing, writer: &mut Writer, len: usize, byte: u8) -> Result
     Ok(())
 }
 
-fn bytes_at(heap: &HeapRing, range: Range) -> Vec<u8> {
+fn bytes_at(heap: &HeapRing, range: AuxRange) -> Vec<u8> {
     let words = (range.at / 8..).take(range.len.div_ceil(8));
     let load = |at: u64| heap.aux()[(at % (AUX / 8)) as usize].load(Ordering::Relaxed);
     let mut bytes: Vec<u8> = words.flat_map(|at| load(at).to_ne_bytes()).collect();
@@ -393,7 +393,7 @@ fn meet(heap: &HeapRing) {
         }
         let _ = reader.release(ring);
     }
-    if let Ok(observer) = Observer::new(ring, layout.policy, Start::Oldest) {
+    if let Ok(observer) = CopyReader::new(ring, layout.policy, Start::Oldest) {
         let mut observer = observer.with_aux(AUX).with_lead(layout.lead());
         for _ in 0..100 {
             match observer.next_in(ring.into(), heap.aux()) {
@@ -403,7 +403,7 @@ fn meet(heap: &HeapRing) {
             }
         }
     }
-    if let Ok(snapshot) = Snapshot::of(heap.shared(), layout.policy, |_| true)
+    if let Ok(snapshot) = RingCopy::of(heap.shared(), layout.policy, |_| true)
         && let Ok(snapshot) = snapshot.with_lead(layout.lead()).with_aux(ring, heap.aux())
     {
         let mut cursor = snapshot.start();

@@ -15,7 +15,7 @@ use loom::thread;
 use perfring_abi::{Cause, Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Count, Fences, Found, Frame, Lost, Observer, Reader, Refusal, Ring, RingTotals, Seen, Start,
+    CopyReader, Count, Fences, Found, Frame, Lost, Reader, Refusal, Ring, RingTotals, Seen, Start,
     Wake, WakeAt, Writer, full_fence,
 };
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
@@ -175,7 +175,7 @@ fn a_loss_is_told_once_at_the_end_or_by_its_marker() {
 #[test]
 fn an_observer_is_told_a_loss_once_at_the_end_or_by_its_marker() {
     let attach = |ring: Ring<'_>| {
-        Observer::new(ring, Policy::Drop, Start::Oldest).unwrap().with_losses(ring.into(), 0)
+        CopyReader::new(ring, Policy::Drop, Start::Oldest).unwrap().with_losses(ring.into(), 0)
     };
     a_loss_is_told_once("told an observer by the marker", attach, |observer, ring, told| {
         match observer.next(ring).unwrap() {
@@ -231,7 +231,12 @@ fn a_drop_rings_record_is_never_torn_and_no_loss_uncounted() {
     });
 }
 
-fn observe(heap: &HeapRing, observer: &mut Observer, polls: u32, hits: &Plain) -> (Vec<u64>, u64) {
+fn observe(
+    heap: &HeapRing,
+    observer: &mut CopyReader,
+    polls: u32,
+    hits: &Plain,
+) -> (Vec<u64>, u64) {
     let (mut got, mut lost) = (Vec::new(), 0);
     for _ in 0..polls {
         match observer.next(heap.ring()) {
@@ -255,7 +260,7 @@ fn an_observer_never_sees_a_torn_record_and_counts_what_it_lost() {
         let heap = heap(32, Policy::Overwrite);
         let mut writer = writer(&heap);
         publish(&mut writer, heap.ring(), 1).unwrap();
-        let mut observer = Observer::new(heap.ring(), Policy::Overwrite, Start::Oldest).unwrap();
+        let mut observer = CopyReader::new(heap.ring(), Policy::Overwrite, Start::Oldest).unwrap();
         let producer = {
             let heap = Arc::clone(&heap);
             thread::spawn(move || {
@@ -289,7 +294,7 @@ fn observed_eviction(name: &str, size: u64, lens: &'static [usize], pos: u64) {
         for len in lens {
             put(&heap, *len);
         }
-        let mut observer = Observer::new(heap.ring(), Policy::Overwrite, Start::Oldest).unwrap();
+        let mut observer = CopyReader::new(heap.ring(), Policy::Overwrite, Start::Oldest).unwrap();
         let producer = {
             let heap = Arc::clone(&heap);
             thread::spawn(move || put(&heap, 8))
@@ -336,11 +341,11 @@ fn an_observer_of_a_range_never_sees_a_torn_payload() {
             let reserved = writer.reserve(ring, RecordType::BYTES, 64, 0).unwrap();
             // Only the last words, which are copied last and written first.
             let at = reserved.range().unwrap().at + 48;
-            heap.fill_range(perfring_ring::Range { at, len: 16 }, &[byte; 16]);
+            heap.fill_range(perfring_ring::AuxRange { at, len: 16 }, &[byte; 16]);
             let _ = writer.commit_and_publish(ring, reserved, 64, Wake::Auto);
         };
         put(&heap, 1);
-        let observer = Observer::new(heap.ring(), Policy::Overwrite, Start::Oldest).unwrap();
+        let observer = CopyReader::new(heap.ring(), Policy::Overwrite, Start::Oldest).unwrap();
         let mut observer = observer.with_aux(64);
         let producer = {
             let heap = Arc::clone(&heap);
@@ -370,7 +375,7 @@ fn an_observer_of_a_drop_ring_never_sees_a_torn_record() {
         let mut writer = writer(&heap);
         publish(&mut writer, heap.ring(), 1).unwrap();
         let mut reader = Reader::attach(heap.ring(), Fences::Full).unwrap().with_hands(true);
-        let mut observer = Observer::new(heap.ring(), Policy::Drop, Start::Oldest).unwrap();
+        let mut observer = CopyReader::new(heap.ring(), Policy::Drop, Start::Oldest).unwrap();
         let consumer = {
             let heap = Arc::clone(&heap);
             thread::spawn(move || {
@@ -406,7 +411,7 @@ fn a_late_comers_count_is_of_records_that_stood() {
             let heap = Arc::clone(&heap);
             thread::spawn(move || publish(&mut writer, heap.ring(), 2).unwrap())
         };
-        let saved = Observer::new(heap.ring(), Policy::Drop, Start::Latest).unwrap().saved();
+        let saved = CopyReader::new(heap.ring(), Policy::Drop, Start::Latest).unwrap().saved();
         assert_eq!(saved.before.records * 24, saved.pos);
         assert_eq!(saved.before.bytes, saved.pos);
         counted.fetch_add(u64::from(saved.pos > 0), Relaxed);
@@ -557,7 +562,7 @@ fn a_reader_of_a_latch_always_gets_a_whole_copy() {
             })
         };
         // A live producer can outrun the few tries that an observer has here.
-        if let Ok(observer) = Observer::new(heap.ring(), Policy::Overwrite, Start::Oldest) {
+        if let Ok(observer) = CopyReader::new(heap.ring(), Policy::Overwrite, Start::Oldest) {
             let saved = observer.saved();
             assert_eq!(saved.before.bytes, saved.pos, "a torn mark");
             assert_eq!(saved.before.records * 24, saved.pos, "a torn mark");

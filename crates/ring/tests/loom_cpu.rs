@@ -10,7 +10,7 @@ use crate::cpu_loom::{World, spawn, whole};
 use crate::loom_model::model;
 use loom::thread;
 use perfring_abi::Policy;
-use perfring_ring::{Observer, Seen, Sequence, Start, close};
+use perfring_ring::{CopyReader, Seen, Sequence, Start, close};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What each of several did, and the ids of those that succeeded.
@@ -170,10 +170,10 @@ fn an_observer_of_a_ring_per_cpu_never_sees_a_torn_record() {
             world.publish(&mut one, id).unwrap();
         }
         let ring = world.heap.ring();
-        let mut observer = Observer::new(ring, Policy::Overwrite, Start::Oldest).unwrap();
+        let mut observer = CopyReader::new(ring, Policy::Overwrite, Start::Oldest).unwrap();
         let thread = spawn(&world, move |world| u64::from(world.publish(&mut other, 3).is_ok()));
         let (mut seen, mut lost) = (0, 0);
-        let mut poll = |observer: &mut Observer| match observer.next(ring).unwrap() {
+        let mut poll = |observer: &mut CopyReader| match observer.next(ring).unwrap() {
             Some(Seen::Record(_, words)) => {
                 whole(words);
                 seen += 1;

@@ -22,7 +22,7 @@ use perfring_abi::atomic::death;
 use perfring_abi::{Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, Found, Observer, OwnerInfo, Reader, Refusal, RingTotals, Seen, SharedWriter,
+    CopyReader, Fences, Found, OwnerInfo, Reader, Refusal, RingTotals, Seen, SharedWriter,
     SlotFigures, Start, System, Wake, recover,
 };
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
@@ -306,7 +306,7 @@ fn an_observer_of_a_shared_ring_never_sees_a_torn_record() {
         world.act(&mut writers[0], Act::Publish, 1).unwrap();
         world.act(&mut writers[1], Act::Publish, 2).unwrap();
         let ring = world.heap.ring();
-        let mut observer = Observer::new(ring, Policy::Overwrite, Start::Oldest).unwrap();
+        let mut observer = CopyReader::new(ring, Policy::Overwrite, Start::Oldest).unwrap();
         let threads: Vec<_> = writers
             .into_iter()
             .zip(3..)
@@ -316,7 +316,7 @@ fn an_observer_of_a_shared_ring_never_sees_a_torn_record() {
             })
             .collect();
         let (mut seen, mut lost) = (0, 0);
-        let mut poll = |observer: &mut Observer| match observer.next(ring).unwrap() {
+        let mut poll = |observer: &mut CopyReader| match observer.next(ring).unwrap() {
             Some(Seen::Record(_, words)) => {
                 whole(words);
                 seen += 1;

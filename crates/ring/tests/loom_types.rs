@@ -11,7 +11,7 @@ use loom::sync::Arc;
 use loom::thread;
 use perfring_abi::TYPES_FIRST;
 use perfring_abi::atomic::{AtomicU64, death};
-use perfring_ring::{TypeTable, TypeTableWriter};
+use perfring_ring::{TypeTableArea, TypeTableWriter};
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
 
 #[test]
@@ -34,17 +34,17 @@ fn a_reader_sees_an_entry_whole_or_not_at_all_wherever_its_writer_dies() {
             let reader = thread::spawn({
                 let (words, seen) = (Arc::clone(&words), std::sync::Arc::clone(&seen));
                 move || {
-                    let entries = TypeTable::new(&words).entries();
+                    let entries = TypeTableArea::new(&words).entries();
                     seen[entries.len()].fetch_add(1, Relaxed);
                     assert!(entries.is_empty() || entries == [1, 2], "{entries:?}");
                 }
             });
             writer.join().unwrap();
             reader.join().unwrap();
-            let before = TypeTable::new(&words).entries();
+            let before = TypeTableArea::new(&words).entries();
             assert_eq!(before.is_empty(), stores < 3);
             TypeTableWriter::new(&words).append(&[3]).unwrap();
-            assert_eq!(TypeTable::new(&words).entries(), [before, vec![3]].concat());
+            assert_eq!(TypeTableArea::new(&words).entries(), [before, vec![3]].concat());
         });
     }
     let [none, half, whole] = [0, 1, 2].map(|len| seen[len].load(Relaxed));

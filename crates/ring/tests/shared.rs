@@ -5,8 +5,8 @@ use crate::common::{Reported, attach_at};
 use perfring_abi::{Cause, Evict, Lead, Policy, RecordType, RecordWord, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    BatchSpan, Count, Fences, Found, Reader, Recovered, Refusal, Refused, Reserved, RingTotals,
-    Shared, SharedWriter, SlotFigures, Snapshot, System, Wake, recover,
+    BatchSpan, Count, Fences, Found, Reader, Recovered, Refusal, Refused, Reserved, RingCopy,
+    RingTotals, Shared, SharedWriter, SlotFigures, System, Wake, recover,
 };
 use proptest::prelude::*;
 use std::collections::HashSet;
@@ -59,7 +59,7 @@ fn the_nine_steps() {
     assert_eq!(totals.overwritten, Count { records: 2, bytes: 1536 });
     assert_eq!(totals.present, Count { records: 2, bytes: 3584 });
     assert_eq!(totals.producer.refused.pending, Count { records: 1, bytes: 1024 });
-    let snapshot = Snapshot::take(heap.ring(), Policy::Overwrite).unwrap();
+    let snapshot = RingCopy::take(heap.ring(), Policy::Overwrite).unwrap();
     let mut found = Vec::new();
     let mut cursor = snapshot.start();
     while let Some((Found::Record(frame), words, after)) = snapshot.step(cursor).unwrap() {
@@ -477,7 +477,7 @@ impl<'a> Model<'a> {
 
     fn timestamps_never_go_back(&self) {
         let dead = |slot: u32| self.liveness.dead.borrow().contains(&slot);
-        let snapshot = Snapshot::of(self.at(), self.policy, dead)
+        let snapshot = RingCopy::of(self.at(), self.policy, dead)
             .unwrap()
             .with_lead(Lead::of(self.time, false));
         let (mut cursor, mut newest) = (snapshot.start(), 0);
@@ -615,7 +615,7 @@ fn crowd(policy: Policy, time: bool) {
         let reader = Reader::attach(ring, Fences::Full).unwrap().with_lead(Lead::of(time, false));
         let mut reader = reader.with_losses(heap.shared(), heap.layout().loss_slots());
         let observer =
-            perfring_ring::Observer::new(ring, policy, perfring_ring::Start::Oldest).unwrap();
+            perfring_ring::CopyReader::new(ring, policy, perfring_ring::Start::Oldest).unwrap();
         let slots = heap.layout().loss_slots();
         let mut observer =
             observer.with_lead(Lead::of(time, false)).with_losses(heap.shared(), slots);

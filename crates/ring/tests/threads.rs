@@ -6,7 +6,7 @@ use perfring_abi::atomic::Ordering;
 use perfring_abi::{Cause, Evict, Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Count, Fences, Found, Frame, Observer, Reader, Refusal, Ring, RingTotals, Seen, Snapshot,
+    CopyReader, Count, Fences, Found, Frame, Reader, Refusal, Ring, RingCopy, RingTotals, Seen,
     Start, Wake, Writer,
 };
 use std::sync::atomic::AtomicBool;
@@ -138,7 +138,7 @@ struct Watched {
 }
 
 /// An observer, from the oldest record on: in order, and read + lapped = written.
-fn observe(heap: &HeapRing, done: &AtomicBool, mut observer: Observer, keeper: bool) -> Watched {
+fn observe(heap: &HeapRing, done: &AtomicBool, mut observer: CopyReader, keeper: bool) -> Watched {
     let ring = heap.ring();
     let start = observer.saved().before;
     let mut watched =
@@ -165,7 +165,7 @@ fn observe(heap: &HeapRing, done: &AtomicBool, mut observer: Observer, keeper: b
         if keeper && watched.read.records.is_multiple_of(1009) {
             observer.save(ring);
             let saved = observer.saved();
-            observer = Observer::resume(ring).unwrap();
+            observer = CopyReader::resume(ring).unwrap();
             assert_eq!(observer.saved(), saved);
         }
     }
@@ -183,7 +183,7 @@ fn snap(heap: &HeapRing, done: &AtomicBool) -> (u64, u64, u64) {
     let (ring, policy) = (heap.ring(), heap.layout().policy);
     let (mut taken, mut records, mut empty) = (0, 0, 0);
     while !done.load(Ordering::Acquire) {
-        let snapshot = Snapshot::take(ring, policy).unwrap();
+        let snapshot = RingCopy::take(ring, policy).unwrap();
         taken += 1;
         empty += u64::from(snapshot.start() == snapshot.end() && snapshot.end() > 0);
         let (mut cursor, mut newest) = (snapshot.start(), None);
@@ -200,7 +200,7 @@ fn snap(heap: &HeapRing, done: &AtomicBool) -> (u64, u64, u64) {
         let totals = snapshot.totals();
         assert!(totals.producer.written.records >= totals.consumer.read.records);
         // From a position that was intact: the count of an observer that starts late is exact too.
-        let late = Observer::new(ring, policy, Start::Latest).unwrap().saved();
+        let late = CopyReader::new(ring, policy, Start::Latest).unwrap().saved();
         assert!(late.before.records <= RECORDS && late.before.bytes <= late.pos);
     }
     (taken, records, empty)
@@ -211,12 +211,12 @@ fn everybody(name: &str, size: u64, policy: Policy, evict: Evict, pause: u64) {
     let heap = HeapRing::new(size, policy).unwrap().evict(evict).report(Report::InStream);
     let (heap, done) = (&heap, &AtomicBool::new(false));
     let started = Instant::now();
-    let start = || Observer::new(heap.ring(), policy, Start::Oldest).unwrap();
+    let start = || CopyReader::new(heap.ring(), policy, Start::Oldest).unwrap();
     let (first, second) = (start(), start());
     let (produced, consumed, kept, watched, snaps) = thread::scope(|scope| {
         let consumer = (policy == Policy::Drop).then(|| scope.spawn(|| consume(heap, done)));
         let keeper = (policy == Policy::Overwrite).then(|| {
-            let observer = Observer::resume(heap.ring()).unwrap();
+            let observer = CopyReader::resume(heap.ring()).unwrap();
             scope.spawn(|| observe(heap, done, observer, true))
         });
         let watchers = [first, second].map(|it| scope.spawn(|| observe(heap, done, it, false)));

@@ -6,8 +6,8 @@ use perfring_abi::atomic::Ordering;
 use perfring_abi::{ANCHORS, Lead, PERF_CAP_TIME_ZERO, Policy, RecordType, RecordWord};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Anchor, Anchors, Corrupt, Fences, Observer, Reader, Reading, Scale, Seen, SharedWriter,
-    Snapshot, Start, Wake, Writer,
+    Anchor, Anchors, CopyReader, Corrupt, Fences, Reader, Reading, RingCopy, Scale, Seen,
+    SharedWriter, Start, Wake, Writer,
 };
 use proptest::prelude::*;
 
@@ -36,7 +36,7 @@ fn reading(clock_ns: u64, wall_ahead: u64) -> Reading {
 }
 
 fn timestamps(heap: &HeapRing) -> Vec<u64> {
-    let snapshot = Snapshot::take(heap.ring(), Policy::Overwrite).unwrap().with_lead(Lead::Time);
+    let snapshot = RingCopy::take(heap.ring(), Policy::Overwrite).unwrap().with_lead(Lead::Time);
     let (mut cursor, mut timestamps) = (snapshot.start(), Vec::new());
     while let Some((found, _, after)) = snapshot.step(cursor).unwrap() {
         if let perfring_ring::Found::Record(frame) = found {
@@ -246,13 +246,13 @@ fn a_record_without_room_for_a_timestamp_is_damage() {
         assert!(reader.next(heap.ring()).unwrap().0.is_some());
         assert_eq!(reader.next_any(heap.ring()), None);
         assert_eq!(reader.next(heap.ring()), Err(bad));
-        let observer = Observer::new(heap.ring(), Policy::Overwrite, Start::Oldest).unwrap();
+        let observer = CopyReader::new(heap.ring(), Policy::Overwrite, Start::Oldest).unwrap();
         let mut observer = observer.with_lead(Lead::Time);
         assert!(matches!(observer.next(heap.ring()), Ok(Some(Seen::Record(..)))));
         assert_eq!(observer.next(heap.ring()), Err(bad.into()));
         assert_eq!(observer.next(heap.ring()), Err(bad.into()));
         let snapshot =
-            Snapshot::take(heap.ring(), Policy::Overwrite).unwrap().with_lead(Lead::Time);
+            RingCopy::take(heap.ring(), Policy::Overwrite).unwrap().with_lead(Lead::Time);
         let (_, _, after) = snapshot.step(0).unwrap().unwrap();
         assert_eq!(snapshot.step(after), Err(bad));
     }

@@ -1,7 +1,7 @@
 //! What the merge of a directory returns.
 
 use crate::merged::Merged;
-use perfring_consumer::{Anchors, Item, Lost, Record};
+use perfring_consumer::{Anchors, Item, Lost, RecordRef};
 use perfring_producer::RecordType;
 use perfring_types::read::{BadPayload, Type, TypeTable, Value, word};
 use std::fmt;
@@ -34,7 +34,7 @@ pub struct DirItem<'a> {
 #[non_exhaustive]
 pub enum DirEvent<'a> {
     /// A record. A drop ring's is borrowed from the ring.
-    Record(Record<'a>),
+    Record(RecordRef<'a>),
     /// Records of this ring are missing here.
     Lost(Lost),
     /// The ring was read to its end, its producers are dead or detached, and its file is removed.

@@ -79,17 +79,17 @@ const ITEMS: u32 = 256;
 /// ```
 ///
 /// A record of a type that the program knows is read without decoding, by
-/// [`Record::as_pod`](perfring_consumer::Record::as_pod).
+/// [`RecordRef::as_pod`](perfring_consumer::RecordRef::as_pod).
 pub struct DirMerge {
     merge: Merge,
     follower: Follower,
     options: FollowOptions,
     /// Of the merge's sources, by their slots.
-    rings: Vec<Option<Ring>>,
+    rings: Vec<Option<MergedRing>>,
     /// Sources of which something was read that is not acknowledged.
     unacknowledged: Vec<SourceId>,
     /// Rings that could not be attached to, and may be later.
-    refused: Vec<Refused>,
+    refused: Vec<RefusedFile>,
     /// Rings that are damaged: they are not tried again.
     damaged: HashSet<[u8; 16]>,
     news: VecDeque<News>,
@@ -103,7 +103,7 @@ pub struct DirMerge {
     retry_at: Instant,
 }
 
-struct Ring {
+struct MergedRing {
     id: SourceId,
     name: String,
     path: PathBuf,
@@ -117,7 +117,7 @@ struct Ring {
     ended: bool,
 }
 
-struct Refused {
+struct RefusedFile {
     entry: RingEntry,
     reported: String,
 }
@@ -322,7 +322,7 @@ impl DirMerge {
         }
         if now >= self.retry_at {
             self.retry_at = now.checked_add(RETRY).unwrap_or(now);
-            for Refused { entry, reported } in std::mem::take(&mut self.refused) {
+            for RefusedFile { entry, reported } in std::mem::take(&mut self.refused) {
                 self.attach(entry, &reported);
             }
         }
@@ -363,7 +363,8 @@ impl DirMerge {
                 let uuid = entry.identity.uuid;
                 let (unacknowledged, removed, ended) = (false, false, false);
                 self.rings.resize_with(self.rings.len().max(slot + 1), || None);
-                let ring = Ring { id, name, path, uuid, observed, unacknowledged, removed, ended };
+                let ring =
+                    MergedRing { id, name, path, uuid, observed, unacknowledged, removed, ended };
                 self.rings[slot] = Some(ring);
                 return;
             }
@@ -385,7 +386,7 @@ impl DirMerge {
         if damaged {
             self.damaged.insert(uuid);
         } else {
-            self.refused.push(Refused { entry, reported: why });
+            self.refused.push(RefusedFile { entry, reported: why });
         }
     }
 

@@ -170,12 +170,12 @@ impl Follower {
     pub fn next(&mut self) -> Option<Change> {
         loop {
             while let Some(name) = self.pending.pop_front() {
-                if let Some(change) = self.check(name, Idle::Later) {
+                if let Some(change) = self.check(name, CheckIdle::Later) {
                     return Some(change);
                 }
             }
             if let Some((_, name)) = self.idle.pop_first() {
-                if let Some(change) = self.check(name, Idle::Now) {
+                if let Some(change) = self.check(name, CheckIdle::Now) {
                     return Some(change);
                 }
                 continue;
@@ -233,7 +233,7 @@ impl Follower {
     }
 
     /// Checks one name. A new ring without a producer is reported now, or later.
-    fn check(&mut self, name: OsString, idle: Idle) -> Option<Change> {
+    fn check(&mut self, name: OsString, idle: CheckIdle) -> Option<Change> {
         if is_hidden(&name) {
             return None;
         }
@@ -275,7 +275,7 @@ impl Follower {
             Err(Not::Because(why)) => return self.refuse(name, path, state, before, why, None),
         };
         match self.known_as(&name, &now) {
-            None if idle == Idle::Later
+            None if idle == CheckIdle::Later
                 && !is_live(&file)
                 && !matches!(before, Some(Known::Ring(_))) =>
             {
@@ -432,7 +432,7 @@ type Age = (Option<SystemTime>, u64);
 
 /// Whether a new ring without a producer is reported now, or after all others.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Idle {
+enum CheckIdle {
     Later,
     Now,
 }

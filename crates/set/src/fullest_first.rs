@@ -14,7 +14,7 @@ const TURN: u64 = 16;
 const PAUSE: Duration = Duration::from_micros(100);
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
-struct Entry {
+struct PolledSource {
     id: SourceId,
     source: Box<dyn Source>,
     polled: bool,
@@ -55,7 +55,7 @@ struct Entry {
 /// ```
 #[derive(Default)]
 pub struct FullestFirst {
-    entries: Vec<Entry>,
+    entries: Vec<PolledSource>,
     turns: u32,
     /// The current source, and the position at which its turn ends.
     turn: Option<(usize, u64)>,
@@ -78,7 +78,7 @@ impl FullestFirst {
     pub fn add(&mut self, source: Box<dyn Source>) -> SourceId {
         self.turns = self.turns.wrapping_add(1);
         let id = SourceId { slot: self.turns, turn: self.turns };
-        self.entries.push(Entry { id, source, polled: false, finished: false });
+        self.entries.push(PolledSource { id, source, polled: false, finished: false });
         id
     }
 
@@ -167,7 +167,7 @@ impl FullestFirst {
         let mut pause = PAUSE;
         loop {
             // `next` polls as well, and returns the error of a source that fails here.
-            if self.turn.is_some() || self.entries.iter_mut().any(Entry::has_something) {
+            if self.turn.is_some() || self.entries.iter_mut().any(PolledSource::has_something) {
                 return true;
             }
             let left = timeout.saturating_sub(since.elapsed());
@@ -196,7 +196,7 @@ impl FullestFirst {
     }
 }
 
-impl Entry {
+impl PolledSource {
     fn has_something(&mut self) -> bool {
         if !self.polled && !self.finished {
             match self.source.peek() {

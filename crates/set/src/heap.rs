@@ -3,12 +3,12 @@
 /// A source and the time of its next item, ordered by time and then by source. One number, because two of
 /// them are compared for every record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Next(u128);
+pub(crate) struct TimedSource(u128);
 
-impl Next {
+impl TimedSource {
     #[inline]
     pub(crate) fn new(time: u64, slot: u32) -> Self {
-        Next(u128::from(time) << 64 | u128::from(slot))
+        TimedSource(u128::from(time) << 64 | u128::from(slot))
     }
 
     #[inline]
@@ -25,20 +25,20 @@ impl Next {
 /// A binary heap that can replace its least element in one step.
 #[derive(Debug, Default)]
 pub(crate) struct Heap {
-    all: Vec<Next>,
+    all: Vec<TimedSource>,
 }
 
 impl Heap {
     #[inline]
-    pub(crate) fn first(&self) -> Option<Next> {
+    pub(crate) fn first(&self) -> Option<TimedSource> {
         self.all.first().copied()
     }
 
-    pub(crate) fn all(&self) -> &[Next] {
+    pub(crate) fn all(&self) -> &[TimedSource] {
         &self.all
     }
 
-    pub(crate) fn push(&mut self, next: Next) {
+    pub(crate) fn push(&mut self, next: TimedSource) {
         let mut at = self.all.len();
         self.all.push(next);
         while at > 0 {
@@ -52,7 +52,7 @@ impl Heap {
         self.all[at] = next;
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Next> {
+    pub(crate) fn pop(&mut self) -> Option<TimedSource> {
         let last = self.all.pop()?;
         let first = self.first().unwrap_or(last);
         self.replace_first(last);
@@ -61,7 +61,7 @@ impl Heap {
 
     /// Replaces the first, if there is one.
     #[inline]
-    pub(crate) fn replace_first(&mut self, next: Next) {
+    pub(crate) fn replace_first(&mut self, next: TimedSource) {
         let all = &mut self.all[..];
         let (mut at, mut down) = (0, 1);
         while down + 1 < all.len() {

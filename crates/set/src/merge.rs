@@ -5,7 +5,7 @@ mod requests;
 mod turns;
 
 use crate::described::Described;
-use crate::heap::{Heap, Next};
+use crate::heap::{Heap, TimedSource};
 use crate::merged::{Merged, SourceId};
 use crate::poll_schedule::{GroupSlot, PollSchedule};
 use crate::source::{Source, SourceError};
@@ -45,7 +45,7 @@ enum State {
     Finished,
 }
 
-struct Entry {
+struct MergeEntry {
     source: Box<dyn Source>,
     /// Kept up to date by each poll that finds something, if the caller asked for it.
     described: Option<Box<Described>>,
@@ -121,7 +121,7 @@ struct Entry {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Merge {
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Option<MergeEntry>>,
     free: Vec<u32>,
     turns: u32,
     heap: Heap,
@@ -205,7 +205,7 @@ impl Merge {
 
     fn add_with(&mut self, source: Box<dyn Source>, described: Option<Box<Described>>) -> SourceId {
         self.turns = self.turns.wrapping_add(1);
-        let entry = Entry {
+        let entry = MergeEntry {
             source,
             described,
             turn: self.turns,
@@ -230,7 +230,7 @@ impl Merge {
         match self.poll_source(slot, now) {
             Some(time) => {
                 self.set_state(slot, State::Active);
-                self.heap.push(Next::new(time, slot));
+                self.heap.push(TimedSource::new(time, slot));
             }
             None => self.rest(slot),
         }
@@ -410,7 +410,7 @@ impl Merge {
         self.figures
     }
 
-    fn entry(&self, id: SourceId) -> Option<&Entry> {
+    fn entry(&self, id: SourceId) -> Option<&MergeEntry> {
         let entry = self.entries.get(id.slot as usize)?.as_ref()?;
         (entry.turn == id.turn).then_some(entry)
     }

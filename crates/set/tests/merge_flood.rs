@@ -2,7 +2,7 @@
 //! same, and in their order.
 
 use perfring_consumer::advanced::{Front, ReaderId, ResumePoint};
-use perfring_consumer::{Anchors, Cause, Count, Fill, Item, Lost, Record, Types};
+use perfring_consumer::{Anchors, Cause, Count, Fill, Item, Lost, RecordRef, Types};
 use perfring_set::{About, Merge, Source, SourceError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,7 +58,7 @@ impl Source for Flood {
                 Item::Lost(Lost { pos, records: 1, bytes: 1, cause: Cause::Full, at_end: false })
             }
             Of::Records | Of::Lapping => {
-                Item::Record(Record { pos, kind: 64, bytes: &[], time, writer: None })
+                Item::Record(RecordRef { pos, kind: 64, bytes: &[], time, writer: None })
             }
         };
         Ok(Some((item, self.front())))
@@ -125,7 +125,7 @@ impl Source for Honest {
     fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
         let (pos, time) = (self.taken, Some(Self::timestamp(self.taken)));
         self.taken += 1;
-        let item = Item::Record(Record { pos, kind: 64, bytes: &[], time, writer: None });
+        let item = Item::Record(RecordRef { pos, kind: 64, bytes: &[], time, writer: None });
         Ok(Some((item, self.front())))
     }
 

@@ -3,7 +3,7 @@
 //! and everything comes once and in the order of its ring.
 
 use perfring_consumer::advanced::{Front, ReaderId, ResumePoint};
-use perfring_consumer::{Anchors, Cause, Count, Fill, Item, Lost, ReadError, Record, Types};
+use perfring_consumer::{Anchors, Cause, Count, Fill, Item, Lost, ReadError, RecordRef, Types};
 use perfring_set::{About, Merge, Source, SourceError};
 use proptest::prelude::*;
 use std::collections::{HashMap, VecDeque};
@@ -90,7 +90,7 @@ impl Source for Fake {
         self.taken += 1;
         let item = match thing {
             Thing::Record(time) => {
-                Item::Record(Record { pos, kind: 64, bytes: &[], time, writer: None })
+                Item::Record(RecordRef { pos, kind: 64, bytes: &[], time, writer: None })
             }
             Thing::Loss => {
                 Item::Lost(Lost { pos, records: 1, bytes: 8, cause: Cause::Full, at_end: false })

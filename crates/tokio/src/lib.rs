@@ -106,5 +106,6 @@ pub use error::Error;
 pub use observer::Observer;
 
 pub use perfring_consumer::{
-    AttachError, Item, Location, Lost, OwnedItem, OwnedRecord, PollBy, PollError, ReadError, Record,
+    AttachError, Item, Location, Lost, OwnedItem, OwnedRecord, PollBy, PollError, ReadError,
+    RecordRef,
 };

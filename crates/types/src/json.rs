@@ -8,7 +8,7 @@ impl Schema<'_> {
     /// Returns the line of JSON for the type table. Empty and zero values are left out.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let mut out = Object::new(String::new());
+        let mut out = ObjectText::new(String::new());
         out.text("name", self.name);
         out.number("version", self.version.into());
         out.text("encoding", self.encoding.name());
@@ -24,15 +24,15 @@ impl Schema<'_> {
 }
 
 /// A JSON object under construction.
-struct Object {
+struct ObjectText {
     out: String,
     first: bool,
 }
 
-impl Object {
+impl ObjectText {
     fn new(mut out: String) -> Self {
         out.push('{');
-        Object { out, first: true }
+        ObjectText { out, first: true }
     }
 
     fn end(mut self) -> String {
@@ -64,22 +64,22 @@ impl Object {
     }
 
     /// Adds a value that is an object of its own.
-    fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object)) {
+    fn object(&mut self, key: &str, fill: impl FnOnce(&mut ObjectText)) {
         self.key(key);
-        let mut inner = Object::new(core::mem::take(&mut self.out));
+        let mut inner = ObjectText::new(core::mem::take(&mut self.out));
         fill(&mut inner);
         self.out = inner.end();
     }
 
     /// Adds a value that is a list of objects.
-    fn list<T>(&mut self, key: &str, items: &[T], fill: impl Fn(&mut Object, &T)) {
+    fn list<T>(&mut self, key: &str, items: &[T], fill: impl Fn(&mut ObjectText, &T)) {
         if items.is_empty() {
             return;
         }
         self.key(key);
         for (at, item) in items.iter().enumerate() {
             self.out.push(if at == 0 { '[' } else { ',' });
-            let mut inner = Object::new(core::mem::take(&mut self.out));
+            let mut inner = ObjectText::new(core::mem::take(&mut self.out));
             fill(&mut inner, item);
             self.out = inner.end();
         }

@@ -32,7 +32,7 @@ pub use enums::{Enum, EnumOf, Labelled};
 #[cfg(feature = "derive")]
 pub use perfring_derive::Record;
 #[cfg(feature = "rkyv")]
-pub use rkyv::{ArchiveError, Borrowed, FormatError, RKYV_FORMAT, RkyvRecord, Slot};
+pub use rkyv::{ArchiveBuffer, ArchiveError, Borrowed, FormatError, RKYV_FORMAT, RkyvRecord};
 #[cfg(feature = "rkyv")]
 pub use rkyv::{access, archive_into, check_format};
 pub use schema::{Class, Constant, Encoding, Field, Kind, Label, Schema, Shape};

@@ -35,7 +35,7 @@ use core::{error, fmt};
 pub trait RkyvRecord:
     Record
     + Archive<Archived: for<'a> ::rkyv::bytecheck::CheckBytes<LowValidator<'a, ArchiveError>>>
-    + for<'b, 's> Serialize<LowSerializer<Slot<'b>, SubAllocator<'s>, ArchiveError>>
+    + for<'b, 's> Serialize<LowSerializer<ArchiveBuffer<'b>, SubAllocator<'s>, ArchiveError>>
 {
 }
 
@@ -96,19 +96,19 @@ impl Source for ArchiveError {
 
 /// The buffer that an archive is written to.
 #[derive(Debug)]
-pub struct Slot<'a> {
+pub struct ArchiveBuffer<'a> {
     bytes: &'a mut [u8],
     len: usize,
 }
 
-impl Positional for Slot<'_> {
+impl Positional for ArchiveBuffer<'_> {
     #[inline]
     fn pos(&self) -> usize {
         self.len
     }
 }
 
-impl Writer<ArchiveError> for Slot<'_> {
+impl Writer<ArchiveError> for ArchiveBuffer<'_> {
     #[inline]
     fn write(&mut self, bytes: &[u8]) -> Result<(), ArchiveError> {
         let end = self.len.checked_add(bytes.len()).ok_or(ArchiveError::BufferTooSmall)?;
@@ -159,9 +159,9 @@ pub fn archive_into<T>(
     scratch: &mut [MaybeUninit<u8>],
 ) -> Result<usize, ArchiveError>
 where
-    T: for<'b, 's> Serialize<LowSerializer<Slot<'b>, SubAllocator<'s>, ArchiveError>>,
+    T: for<'b, 's> Serialize<LowSerializer<ArchiveBuffer<'b>, SubAllocator<'s>, ArchiveError>>,
 {
-    let slot = Slot { bytes: buffer, len: 0 };
+    let slot = ArchiveBuffer { bytes: buffer, len: 0 };
     Ok(low::to_bytes_in_with_alloc(value, slot, SubAllocator::new(scratch))?.len)
 }
 

@@ -3,7 +3,7 @@
 use crate::file::GOLDEN;
 use crate::types::write_tagged;
 use perfring_abi::{HeaderPage, Layout};
-use perfring_consumer::{Cause, Policy, Record, RecordType, advanced::Anchor, stat::OwnerInfo};
+use perfring_consumer::{Cause, Policy, RecordRef, RecordType, advanced::Anchor, stat::OwnerInfo};
 use perfring_export::{Birth, Event, Loss, LossCause, Origin, Rec, What};
 use perfring_telemetry::{Gauge, Histogram, Log, Signal, SpanEnd, SpanStart, Sum};
 use perfring_testkit::choices::{Choices, Input};
@@ -165,7 +165,7 @@ impl Script {
                 Made::Lost(loss) => What::Lost(*loss),
                 Made::Record { pos, kind, bytes, time, late } => {
                     let record =
-                        Record { pos: *pos, kind: *kind, bytes, time: *time, writer: None };
+                        RecordRef { pos: *pos, kind: *kind, bytes, time: *time, writer: None };
                     What::Record(Rec::new_late(record, origin, *late))
                 }
             };

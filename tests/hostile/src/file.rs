@@ -1,6 +1,6 @@
 //! Ring files: one of the golden ones, changed as the input says, on a file system in memory.
 
-use perfring_abi::{DATA_SIZE_MAX, FIELDS, Field, HeaderPage, Layout, MAGIC};
+use perfring_abi::{DATA_SIZE_MAX, FIELDS, HeaderPage, Layout, MAGIC, PageField};
 use perfring_testkit::choices::{Choices, Input};
 use perfring_testkit::image::word;
 use std::cell::RefCell;
@@ -131,7 +131,7 @@ pub(crate) fn place(input: &mut Input<'_>, bytes: &[u8]) -> u64 {
     let (size, control) = (number("data_size"), number("control_offset"));
     match how % 5 {
         0 | 1 => {
-            let Field { offset, size, .. } = FIELDS[input.of(FIELDS.len())];
+            let PageField { offset, size, .. } = FIELDS[input.of(FIELDS.len())];
             let words = size.div_ceil(8).max(1);
             (offset & !7) as u64 + 8 * (usize::from(how / 5) % words) as u64
         }

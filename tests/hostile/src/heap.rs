@@ -3,7 +3,7 @@
 
 use perfring_abi::{Evict, Policy, Report};
 use perfring_ring::heap::HeapRing;
-use perfring_ring::{Found, Frame, Range, Reading, Reserved, Scale, Seen};
+use perfring_ring::{AuxRange, Found, Frame, Reading, Reserved, Scale, Seen};
 use perfring_testkit::choices::{Choices, Input};
 use perfring_testkit::words::{Word, others, positions};
 
@@ -72,7 +72,7 @@ pub(crate) fn fill(heap: &HeapRing, reserved: &Reserved, write: impl FnOnce(&[u8
 }
 
 /// Checks that a range is inside a mapping that shows the area twice.
-fn in_area(heap: &HeapRing, range: &Range) {
+fn in_area(heap: &HeapRing, range: &AuxRange) {
     let size = heap.layout().aux_size;
     assert!(range.len as u64 <= size && range.end().wrapping_sub(range.at) <= size, "{range:?}");
     assert!(range.at.is_multiple_of(64), "{range:?}");

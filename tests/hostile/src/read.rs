@@ -5,7 +5,7 @@ use crate::heap::{self, corrupt, found, reading, seen};
 use perfring_abi::{Policy, RecordType};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Anchors, Fences, Front, Observer, Reader, ResumePoint, RingTotals, Saved, Snapshot, Start,
+    Anchors, CopyReader, Fences, Front, Reader, ResumePoint, RingCopy, RingTotals, Saved, Start,
     Wake, WakeAt, Writer, full_fence, newest_timestamp,
 };
 use perfring_testkit::choices::{Choices, Input};
@@ -15,7 +15,7 @@ use perfring_testkit::choices::{Choices, Input};
 struct Sides {
     writer: Option<Writer>,
     reader: Option<Reader>,
-    observer: Option<Observer>,
+    observer: Option<CopyReader>,
     resume_points: Vec<ResumePoint>,
 }
 
@@ -60,8 +60,8 @@ impl Sides {
                     Saved { pos: input.number(0, heap.layout().data_size), ..Saved::default() };
                 let start = input.one(&[Start::Oldest, Start::Latest, Start::At(saved)]);
                 let observer = match input.u8() % 3 {
-                    0 => Observer::resume(heap.ring()),
-                    _ => Observer::new(heap.ring(), heap.layout().policy, start),
+                    0 => CopyReader::resume(heap.ring()),
+                    _ => CopyReader::new(heap.ring(), heap.layout().policy, start),
                 };
                 let layout = heap.layout();
                 self.observer = observer.ok().map(|o| {
@@ -276,12 +276,12 @@ fn snapshot(heap: &HeapRing, input: &mut Input<'_>) {
     let anchors = Anchors::read(ring);
     assert!(anchors.all().len() <= 16);
     let _ = anchors.wall(input.number(0, layout.data_size), input.u64());
-    if let Ok(snapshot) = Snapshot::take(ring, policy) {
+    if let Ok(snapshot) = RingCopy::take(ring, policy) {
         all_of(snapshot.with_lead(layout.lead()), heap);
     }
 }
 
-pub(crate) fn all_of(snapshot: Snapshot, heap: &HeapRing) {
+pub(crate) fn all_of(snapshot: RingCopy, heap: &HeapRing) {
     assert!(snapshot.end() - snapshot.start() < heap.layout().data_size);
     let snapshot = match heap.aux() {
         [] => snapshot,

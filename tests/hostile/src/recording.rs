@@ -1,7 +1,7 @@
 //! Recordings: files of any bytes, and files with valid checksums and invalid frames, which may be
 //! compressed, or claim to be.
 
-use perfring_consumer::Record;
+use perfring_consumer::RecordRef;
 use perfring_export::recording::{Existing, Options, Reader, Recording};
 use perfring_export::{Compression, Event, Origin, Output as _, Rec, What, json};
 use perfring_testkit::choices::{Choices, Input};
@@ -240,7 +240,7 @@ pub(crate) fn recorded() -> Vec<u8> {
     for seq in 0..40 {
         let bytes = [&b"a line, "[..]; 8].concat();
         let (pos, time) = (80 * seq, Some(1000 + seq));
-        let record = Record { pos, kind: 4096, bytes: &bytes, time, writer: None };
+        let record = RecordRef { pos, kind: 4096, bytes: &bytes, time, writer: None };
         let event = Event { seq, origin: &origin, what: What::Record(Rec::new(record, &origin)) };
         recording.take(&event).expect("there is room");
         if seq % 20 == 19 {

@@ -6,8 +6,8 @@ use crate::read::all_of;
 use perfring_abi::RecordType;
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    BatchSpan, Fences, Observer, OwnerInfo, Reader, Reserved, RingTotals, SharedWriter,
-    SlotFigures, Snapshot, Start, System, Wake, recover,
+    BatchSpan, CopyReader, Fences, OwnerInfo, Reader, Reserved, RingCopy, RingTotals, SharedWriter,
+    SlotFigures, Start, System, Wake, recover,
 };
 use perfring_testkit::choices::{Choices, Input};
 use std::cell::Cell;
@@ -191,7 +191,7 @@ fn inspect(heap: &HeapRing, liveness: &FakeSystem) {
     let (at, layout) = (heap.shared(), heap.layout());
     let is_dead = |slot| !liveness.is_alive(slot);
     let _ = RingTotals::of(at, layout.policy, is_dead).map(|totals| totals.unreported());
-    if let Ok(snapshot) = Snapshot::of(at, layout.policy, is_dead) {
+    if let Ok(snapshot) = RingCopy::of(at, layout.policy, is_dead) {
         all_of(snapshot.with_lead(layout.lead()), heap);
     }
     assert!(SlotFigures::all(at).len() <= at.slots().len());
@@ -216,7 +216,7 @@ fn read(heap: &HeapRing, input: &mut Input<'_>) {
         }
         let _ = reader.release(ring);
     } else {
-        let Ok(observer) = Observer::new(ring, layout.policy, Start::Oldest) else { return };
+        let Ok(observer) = CopyReader::new(ring, layout.policy, Start::Oldest) else { return };
         let mut observer = observer.with_lead(layout.lead()).with_aux(layout.aux_size);
         for at in 0.. {
             assert!(at < most, "an endless stream");

@@ -1,7 +1,7 @@
 //! A ring file in memory, and the offsets of its fields.
 
 use crate::size::workspace;
-use perfring_abi::{FIELDS, Field, Producers, SLOT_SIZE};
+use perfring_abi::{FIELDS, PageField, Producers, SLOT_SIZE};
 use std::ops::Range;
 
 /// Returns the offset of a field.
@@ -10,7 +10,7 @@ use std::ops::Range;
 /// If there is no field of that name.
 #[must_use]
 pub fn at(name: &str) -> Range<usize> {
-    let field = |field: &&Field| field.name == name;
+    let field = |field: &&PageField| field.name == name;
     let field = FIELDS.iter().find(field).unwrap_or_else(|| panic!("no field {name}"));
     field.offset..field.offset + field.size
 }

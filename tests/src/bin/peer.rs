@@ -11,7 +11,7 @@
 //! number, or `pod`, a [`Quote`] whose fields all do. A record whose content does not match its
 //! number, or that is out of order, ends the program with an error.
 
-use perfring_consumer::{Consumer, Item, Policy, Record};
+use perfring_consumer::{Consumer, Item, Policy, RecordRef};
 use perfring_producer::{Options, Producer};
 use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::shapes::Quote;
@@ -104,7 +104,7 @@ fn read(pod: bool, records: u64, ring: &str) -> Outcome {
 }
 
 /// Returns the number of a quote, read in place, after comparing all fields.
-fn quoted(record: &Record<'_>) -> Outcome<u64> {
+fn quoted(record: &RecordRef<'_>) -> Outcome<u64> {
     let quote: &Quote = record.as_pod()?;
     if *quote != Quote::of(quote.number) {
         return Err(format!("{quote:?} is not what was published").into());

@@ -6,6 +6,7 @@
 pub(crate) mod allowed;
 mod files;
 pub(crate) mod graph;
+mod names;
 mod offsets;
 mod orderings;
 mod places;

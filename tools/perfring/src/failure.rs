@@ -4,7 +4,7 @@ use crate::verbosity::{has_details, has_summaries};
 use perfring_consumer::{AttachError, Location, ReadError};
 use perfring_export::recording::is_recording;
 use perfring_export::{OutputError, Stream, WriteError};
-use perfring_producer::{CreateError, OpenError, SetError};
+use perfring_producer::{CpuSetError, CreateError, OpenError};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -161,12 +161,12 @@ impl From<AttachError> for Failure {
     }
 }
 
-impl From<SetError> for Failure {
-    fn from(error: SetError) -> Self {
+impl From<CpuSetError> for Failure {
+    fn from(error: CpuSetError) -> Self {
         match error {
-            SetError::Ring(OpenError::Attach(error)) => error.into(),
-            SetError::Ring(OpenError::Create(error)) => error.into(),
-            SetError::Empty { .. } => Failure::NotFound(error.to_string()),
+            CpuSetError::Ring(OpenError::Attach(error)) => error.into(),
+            CpuSetError::Ring(OpenError::Create(error)) => error.into(),
+            CpuSetError::Empty { .. } => Failure::NotFound(error.to_string()),
             _ => Failure::general(error),
         }
     }

@@ -76,7 +76,7 @@ impl Reader {
                     Some(Err(Lost::new(&lost)))
                 }
                 Some(Item::Record(record)) => {
-                    let perfring_consumer::Record { pos, kind, time, writer, .. } = record;
+                    let perfring_consumer::RecordRef { pos, kind, time, writer, .. } = record;
                     let body = if self.pins.pinning {
                         let cell = self.pins.pin(record.bytes);
                         self.pins.pass(source, Arc::downgrade(&cell));

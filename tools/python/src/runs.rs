@@ -4,7 +4,7 @@ use crate::lost::Lost;
 use crate::memory::pinned::Pinned;
 use crate::pins::Cell;
 use crate::spare::Copies;
-use perfring_consumer::{Record, WriterId, advanced::Lead};
+use perfring_consumer::{RecordRef, WriterId, advanced::Lead};
 use pyo3::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
@@ -167,8 +167,8 @@ impl Builder {
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, record: &Record<'_>) {
-        let &Record { pos, kind, bytes, time, writer } = record;
+    pub(crate) fn push(&mut self, record: &RecordRef<'_>) {
+        let &RecordRef { pos, kind, bytes, time, writer } = record;
         let at = match &mut self.place {
             Payloads::Copy(all) => {
                 let at = all.len();

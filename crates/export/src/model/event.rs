@@ -158,14 +158,18 @@ impl<'a> Rec<'a> {
     /// Creates a record of this origin from one that a reader returned.
     #[must_use]
     #[inline(always)]
-    pub fn new(record: perfring_consumer::Record<'a>, origin: &'a Origin) -> Self {
+    pub fn new(record: perfring_consumer::RecordRef<'a>, origin: &'a Origin) -> Self {
         Self::new_late(record, origin, 0)
     }
 
     /// Creates a record of this origin that arrived `late` ns too late for the order of time.
     #[must_use]
     #[inline(always)]
-    pub fn new_late(record: perfring_consumer::Record<'a>, origin: &'a Origin, late: u64) -> Self {
+    pub fn new_late(
+        record: perfring_consumer::RecordRef<'a>,
+        origin: &'a Origin,
+        late: u64,
+    ) -> Self {
         Rec {
             pos: record.pos,
             kind: record.kind,

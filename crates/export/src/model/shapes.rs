@@ -2,7 +2,7 @@
 
 use crate::model::event::{Origin, Rec};
 use perfring_consumer::{
-    AttachError, Item, Layout, Location, Observer, Producers, ReadError, Record, RecordType,
+    AttachError, Item, Layout, Location, Observer, Producers, ReadError, RecordRef, RecordType,
     RingTotals, Snapshot, Start, Types, advanced::Saved, stat::OwnerInfo,
 };
 use perfring_types::Entries;
@@ -148,14 +148,14 @@ impl Shapes {
     }
 
     /// Pairs a record with its type; first updates the types and anchors if necessary.
-    pub fn see<'a>(&'a mut self, record: Record<'a>) -> Rec<'a> {
+    pub fn see<'a>(&'a mut self, record: RecordRef<'a>) -> Rec<'a> {
         self.prepare(&record);
         Rec::new(record, &self.origin)
     }
 
     /// Updates the types and anchors if this record needs it.
     #[inline]
-    pub fn prepare(&mut self, record: &Record<'_>) {
+    pub fn prepare(&mut self, record: &RecordRef<'_>) {
         // The clock may be set between any two records, and its anchor is written before the second
         // one; and a type is registered before its first record. So what records before the head need
         // is known from what is read after it.
@@ -324,7 +324,7 @@ mod tests {
 
     /// A record of this type that was published just now.
     fn see(shapes: &mut Shapes, kind: u32) {
-        shapes.prepare(&Record { pos: u64::MAX, kind, bytes: b"", time: None, writer: None });
+        shapes.prepare(&RecordRef { pos: u64::MAX, kind, bytes: b"", time: None, writer: None });
     }
 
     #[test]

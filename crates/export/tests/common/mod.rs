@@ -4,7 +4,7 @@
 pub mod pretty;
 pub mod shapes;
 
-use perfring_consumer::{Item, Lost, Observer, Record, Start};
+use perfring_consumer::{Item, Lost, Observer, RecordRef, Start};
 use perfring_export::{Event, Loss, LossCause, Origin, Output, Rec, Took, What};
 use perfring_types::read::{TypeTable, Value};
 use std::path::Path;
@@ -55,7 +55,7 @@ impl Followed {
         });
         while let Some(item) = self.observer.read().unwrap() {
             self.items.push(match item {
-                Item::Record(Record { pos, kind, bytes, time, .. }) => {
+                Item::Record(RecordRef { pos, kind, bytes, time, .. }) => {
                     newest = Some(time);
                     Kept::Record { pos, kind, bytes: bytes.to_vec(), time }
                 }
@@ -72,7 +72,7 @@ impl Followed {
         let origin = &self.origin;
         let whats = self.items.iter().map(|item| match item {
             Kept::Record { pos, kind, bytes, time } => {
-                let record = Record { pos: *pos, kind: *kind, bytes, time: *time, writer: None };
+                let record = RecordRef { pos: *pos, kind: *kind, bytes, time: *time, writer: None };
                 What::Record(Rec::new(record, origin))
             }
             Kept::Lost(lost, time) => What::Lost(Loss {

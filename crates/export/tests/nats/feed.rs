@@ -1,7 +1,7 @@
 //! Events as a sidecar would pass them, without rings.
 
 use crate::feed::ANSWER;
-use perfring_consumer::{Anchors, Policy, Record, stat::OwnerInfo};
+use perfring_consumer::{Anchors, Policy, RecordRef, stat::OwnerInfo};
 use perfring_export::nats::{Nats, Options, Payload};
 use perfring_export::{Event, Loss, LossCause, Origin, Output, Rec, Terms, Took, What};
 use perfring_testkit::wait::Watchdog;
@@ -28,7 +28,7 @@ pub(crate) fn origin(id: u32, name: &str) -> Origin {
 }
 
 pub(crate) fn record<'a>(pos: u64, bytes: &'a [u8], origin: &'a Origin) -> What<'a> {
-    What::Record(Rec::new(Record { pos, kind: 4096, bytes, time: None, writer: None }, origin))
+    What::Record(Rec::new(RecordRef { pos, kind: 4096, bytes, time: None, writer: None }, origin))
 }
 
 pub(crate) fn loss(pos: u64, records: u64, cause: perfring_consumer::Cause) -> What<'static> {
@@ -75,8 +75,13 @@ impl Feed {
         let rings = self.origins.len() as u64;
         let origin = &self.origins[(seq % rings) as usize];
         let bytes = seq.to_le_bytes();
-        let record =
-            Record { pos: seq / rings * 24, kind: 4096, bytes: &bytes, time: None, writer: None };
+        let record = RecordRef {
+            pos: seq / rings * 24,
+            kind: 4096,
+            bytes: &bytes,
+            time: None,
+            writer: None,
+        };
         let what = What::Record(Rec::new(record, origin));
         let took = nats.take(&Event { seq, origin, what }).unwrap() == Took::Yes;
         self.seq += u64::from(took);

@@ -1,6 +1,6 @@
 //! Records that hold nothing but their number, offered to an output without a ring.
 
-use perfring_consumer::{Policy, Record};
+use perfring_consumer::{Policy, RecordRef};
 use perfring_export::{Event, Origin, Output, Rec, Took, What};
 
 pub(crate) fn origin() -> Origin {
@@ -20,7 +20,7 @@ pub(crate) fn origin() -> Origin {
 pub(crate) fn offer(output: &mut dyn Output, origin: &Origin, seq: u64, n: u64) -> Took {
     let bytes = [n.to_le_bytes(); 32].concat();
     let pos = 272 * n;
-    let record = Record { pos, kind: 4096, bytes: &bytes, time: Some(1000 + n), writer: None };
+    let record = RecordRef { pos, kind: 4096, bytes: &bytes, time: Some(1000 + n), writer: None };
     let what = What::Record(Rec::new(record, origin));
     output.take(&Event { seq, origin, what }).expect("it takes it or has no room")
 }

@@ -1,6 +1,6 @@
 //! Steps of a test with a recording, and the events that must be read.
 
-use perfring_consumer::{Anchors, Cause, Policy, Record, advanced::Anchor, stat::OwnerInfo};
+use perfring_consumer::{Anchors, Cause, Policy, RecordRef, advanced::Anchor, stat::OwnerInfo};
 use perfring_export::recording::{ReadError, Reader, Recording};
 use perfring_export::{Birth, Event, Loss, LossCause, Origin, Output, Rec, RuleName, Took, What};
 use perfring_types::read::TypeTable;
@@ -112,7 +112,7 @@ pub(crate) fn record(steps: &[Step], recording: &mut Recording) -> Vec<Seen> {
             Step::End(ring) => (ring, What::Ended),
             Step::Lost { ring, loss } => (ring, What::Lost(*loss)),
             Step::Record { ring, pos, kind, bytes, time, late } => {
-                let record = Record { pos: *pos, kind: *kind, bytes, time: *time, writer: None };
+                let record = RecordRef { pos: *pos, kind: *kind, bytes, time: *time, writer: None };
                 let mut record = Rec::new(record, &rings[usize::from(*ring)]);
                 record.late = *late;
                 (ring, What::Record(record))

@@ -1,12 +1,12 @@
 //! The consumer of a drop ring: borrows records in place and releases their space.
 
-use crate::consumer::lines::Lines;
+use crate::consumer::lines::LineTouch;
 use crate::consumer::passed::Passed;
 use crate::consumer::release::{Progress, Release};
 use crate::counters::{Count, ReaderId, ResumePoint};
 use crate::named::NamedSeat;
-use crate::record::{Corrupt, Found, Frame, Lost, Shape, payload_of, split, step};
-use crate::told::{Told, Watch};
+use crate::record::{Corrupt, Found, Frame, Lost, RecordShape, payload_of, split, step};
+use crate::told::{CounterWatch, Told};
 use crate::view::{Ring, sane};
 use crate::wait::Fences;
 use alloc::boxed::Box;
@@ -31,7 +31,7 @@ pub struct Reader {
     idle: u32,
     pub(super) lead: Lead,
     pub(super) area: Passed,
-    lines: Lines,
+    lines: LineTouch,
     write_touch: bool,
     /// Of what was passed, what a named consumer has missed.
     pub(super) lapped: Count,
@@ -42,7 +42,7 @@ pub struct Reader {
     pub(super) told: Told,
     /// Whether a loss was returned that is not released and takes no place in the stream.
     pub(super) news: bool,
-    pub(super) watch: Watch,
+    pub(super) watch: CounterWatch,
 }
 
 impl Reader {
@@ -74,13 +74,13 @@ impl Reader {
             idle: 0,
             lead: Lead::None,
             area: Passed::default(),
-            lines: Lines::NEVER,
+            lines: LineTouch::NEVER,
             write_touch: false,
             lapped,
             missed: missed.map(|lost| Box::new((lost, told))),
             told,
             news: false,
-            watch: Watch::new(0),
+            watch: CounterWatch::new(0),
         }
     }
 
@@ -126,8 +126,8 @@ impl Reader {
 
     /// Returns the shape of the records before the head.
     #[inline]
-    pub(crate) fn shape(&self) -> Shape {
-        Shape { lead: self.lead, aux: self.area.bounds() }
+    pub(crate) fn shape(&self) -> RecordShape {
+        RecordShape { lead: self.lead, aux: self.area.bounds() }
     }
 
     /// Sets whether to write-touch the cache lines of what was read, in [`Reader::hand_lines`] and
@@ -157,7 +157,7 @@ impl Reader {
     /// Restarts the lines at the tail. A reader on hold write-touches lines only when it releases.
     fn restart_lines(&mut self) {
         let now = self.write_touch && !self.release.holds();
-        self.lines = if now { Lines::from_tail(self.release.pos) } else { Lines::NEVER };
+        self.lines = if now { LineTouch::from_tail(self.release.pos) } else { LineTouch::NEVER };
     }
 
     /// Returns the next record or loss, or `None` if there is none now. Everything that earlier
@@ -417,7 +417,7 @@ impl Reader {
         }
         if self.write_touch {
             if self.release.holds() {
-                self.lines = Lines::from_tail(self.release.pos);
+                self.lines = LineTouch::from_tail(self.release.pos);
             }
             self.lines.write_touch(ring, totals.pos);
         }

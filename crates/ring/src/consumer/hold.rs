@@ -3,7 +3,7 @@
 
 use crate::consumer::borrow::Reader;
 use crate::counters::{Count, Front, ResumePoint};
-use crate::record::{Corrupt, Found, Range, step};
+use crate::record::{AuxRange, Corrupt, Found, step};
 use crate::view::Ring;
 use perfring_abi::{HEADER_LEN, Lead, RecordWord};
 
@@ -151,7 +151,7 @@ impl Reader {
     }
 
     /// Passes a range together with its record.
-    pub fn pass_range(&mut self, range: &Range) {
+    pub fn pass_range(&mut self, range: &AuxRange) {
         self.area.pass_to(range.end());
     }
 

@@ -14,17 +14,17 @@ const LINE: u64 = if cfg!(loom) { 32 } else { 64 };
 
 /// The end of the line to be touched next; `u64::MAX` if none are.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lines {
+pub(crate) struct LineTouch {
     next: u64,
 }
 
-impl Lines {
+impl LineTouch {
     /// Touches no lines.
-    pub(crate) const NEVER: Lines = Lines { next: u64::MAX };
+    pub(crate) const NEVER: LineTouch = LineTouch { next: u64::MAX };
 
     /// From the first line that does not begin before the tail, where the producer may be writing.
     pub(crate) fn from_tail(tail: u64) -> Self {
-        Lines { next: tail.next_multiple_of(LINE) + LINE }
+        LineTouch { next: tail.next_multiple_of(LINE) + LINE }
     }
 
     /// Write-touches the lines that end at `upto` or before, all of which were read and not

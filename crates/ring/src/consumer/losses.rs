@@ -3,7 +3,7 @@
 use crate::consumer::borrow::Reader;
 use crate::counters::Count;
 use crate::record::{Corrupt, Found, Lost, step};
-use crate::told::{Past, Told, Watch};
+use crate::told::{CounterWatch, Past, Told};
 use crate::view::{Ring, Shared};
 use alloc::boxed::Box;
 use perfring_abi::{Cause, Policy};
@@ -17,7 +17,7 @@ impl Reader {
         if let Some(missed) = &mut self.missed {
             missed.1 = self.told;
         }
-        self.watch = Watch::new(slots);
+        self.watch = CounterWatch::new(slots);
         self
     }
 

@@ -1,7 +1,7 @@
 //! The ranges of the AUX area that the consumer of a drop ring has passed, and their release.
 
 use crate::counters::Count;
-use crate::record::{Bounds, Found, Shape, step};
+use crate::record::{Bounds, Found, RecordShape, step};
 use crate::view::{POS_MAX, Ring, sane};
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{Lead, RANGE_ALIGN};
@@ -63,7 +63,7 @@ impl Passed {
             return None;
         }
         // Where a record is and what it uses: without its timestamp, which is not needed.
-        let shape = Shape { lead: Lead::None, aux: Bounds { size: self.size, floor: None } };
+        let shape = RecordShape { lead: Lead::None, aux: Bounds { size: self.size, floor: None } };
         let (mut pos, mut count, mut released) = (cursor, Count::default(), None);
         // A producer may have died before it stored this.
         let mut aux_head = ring.header.aux.head.load(Ordering::Acquire);

@@ -1,14 +1,14 @@
 //! What comes next, for readers of many rings.
 
 use crate::counters::Front;
-use crate::observer::copy::{Observer, Refill, Seen};
+use crate::observer::copy::{CopyReader, Refill, Seen};
 use crate::read_error::ReadError;
-use crate::record::{Corrupt, Record, lost_of};
+use crate::record::{Corrupt, RecordAt, lost_of};
 use crate::view::Shared;
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Lead, RecordType, aux_record};
 
-impl Observer {
+impl CopyReader {
     /// Returns what comes next in the copy.
     ///
     /// # Errors
@@ -30,7 +30,7 @@ impl Observer {
             }
             if word.kind() == RecordType::LOST {
                 let (pos, mut told) = (self.cursor, self.told);
-                let record = Record { pos, word, len: 0 };
+                let record = RecordAt { pos, word, len: 0 };
                 let body = &self.copy[record.body_in(self.from)];
                 if told.pass(lost_of(body, pos).ok_or(Corrupt { pos })?).is_some() {
                     return Ok(Front::Lost);
@@ -43,7 +43,7 @@ impl Observer {
         Ok(Front::More)
     }
 
-    /// Like [`Observer::front`], but polls the ring if nothing is known.
+    /// Like [`CopyReader::front`], but polls the ring if nothing is known.
     ///
     /// # Errors
     /// [`Corrupt`] if there is no valid record at the cursor.
@@ -70,10 +70,10 @@ impl Observer {
         Ok(Front::More)
     }
 
-    /// Like [`Observer::next`], and also returns what comes next in the copy after it.
+    /// Like [`CopyReader::next`], and also returns what comes next in the copy after it.
     ///
     /// # Errors
-    /// Those of [`Observer::next_in`].
+    /// Those of [`CopyReader::next_in`].
     #[inline]
     pub fn take(
         &mut self,

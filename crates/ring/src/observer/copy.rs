@@ -3,14 +3,14 @@
 
 use crate::aux_area;
 use crate::counters::{ConsumerTotals, Count, ReaderId, Refused, ResumePoint, Saved};
-use crate::oldest::{Place, oldest};
+use crate::oldest::{Milestone, oldest};
 use crate::read_error::ReadError;
 use crate::record::{
-    Bounds, Corrupt, Frame, Lost, Range, Record, Shape, lost_of, payload_of, split_body,
+    AuxRange, Bounds, Corrupt, Frame, Lost, RecordAt, RecordShape, lost_of, payload_of, split_body,
 };
 use crate::recount::newest_totals;
 use crate::seq_latch::{self, SeqLatchWriter};
-use crate::told::{Past, Told, Watch};
+use crate::told::{CounterWatch, Past, Told};
 use crate::told_latch::ToldLatch;
 use crate::view::{POS_MAX, Ring, Shared};
 use alloc::vec::Vec;
@@ -48,7 +48,7 @@ pub enum Seen<'a> {
 /// The private state of an observer. Also the consumer of an overwrite ring, which saves its
 /// position in the page.
 #[derive(Debug)]
-pub struct Observer {
+pub struct CopyReader {
     id: ReaderId,
     pub(super) cursor: u64,
     head: u64,
@@ -58,7 +58,7 @@ pub struct Observer {
     lapped: Count,
     pub(super) laps_in_a_row: u32,
     pub(super) policy: Policy,
-    pub(super) shape: Shape,
+    pub(super) shape: RecordShape,
     /// A copy of the last range that was fetched.
     pub(super) large: Vec<u64>,
     /// Whether the last record's payload is in `large`.
@@ -76,7 +76,7 @@ pub struct Observer {
     /// What was returned of them before it began.
     pub(super) past: Past,
     /// If it tells what the counters hold.
-    pub(super) watch: Option<Watch>,
+    pub(super) watch: Option<CounterWatch>,
     /// Where the consumer of an overwrite ring saves what it was told.
     saved_told: ToldLatch,
 }
@@ -87,7 +87,7 @@ pub(super) enum Refill {
     Lost(Lost),
 }
 
-impl Observer {
+impl CopyReader {
     /// Creates an observer of this ring, dead or alive.
     ///
     /// # Errors
@@ -98,19 +98,19 @@ impl Observer {
                 // A program that knew nothing of it has saved zeros.
                 let exact = told != Refused::default();
                 let past = if exact { Past::Exactly(told) } else { Past::AtLeast(told) };
-                (Place { pos, before }, past)
+                (Milestone { pos, before }, past)
             }
             Start::Oldest => (oldest(ring, policy)?, Past::AtLeast(Refused::default())),
             Start::Latest => {
                 let totals = newest_totals(ring)?;
-                (Place { pos: totals.pos, before: totals.written }, Past::Everything)
+                (Milestone { pos: totals.pos, before: totals.written }, Past::Everything)
             }
         };
         let size = ring.data_size().min(SIZE_MAX.into());
         if !place.pos.is_multiple_of(8) {
             return Err(Corrupt { pos: place.pos });
         }
-        Ok(Observer {
+        Ok(CopyReader {
             id: ReaderId::unique(),
             cursor: place.pos,
             head: place.pos,
@@ -118,7 +118,7 @@ impl Observer {
             lapped: Count::default(),
             laps_in_a_row: 0,
             policy,
-            shape: Shape::default(),
+            shape: RecordShape::default(),
             large: Vec::new(),
             is_large: false,
             copy: alloc::vec![0; (size / 8) as usize],
@@ -133,7 +133,7 @@ impl Observer {
         })
     }
 
-    /// Like [`Observer::new`], but continues at the position that the last consumer of this
+    /// Like [`CopyReader::new`], but continues at the position that the last consumer of this
     /// overwrite ring saved.
     ///
     /// # Errors
@@ -144,7 +144,7 @@ impl Observer {
         let saved_told = ToldLatch::of(&ring.header.consumer_told, 0);
         let (pos, before, told) = (totals.pos, totals.passed(), saved_told.saved);
         let saved = Saved { pos, before, told };
-        let mut observer = Observer::new(ring, Policy::Overwrite, Start::At(saved))?;
+        let mut observer = CopyReader::new(ring, Policy::Overwrite, Start::At(saved))?;
         // An older program may have read on without saving it.
         observer.past = Past::AtLeast(told);
         observer.lapped = totals.lapped;
@@ -156,14 +156,14 @@ impl Observer {
     /// Sets what each record has before its payload.
     #[must_use]
     pub fn with_lead(self, lead: Lead) -> Self {
-        Observer { shape: Shape { lead, ..self.shape }, ..self }
+        CopyReader { shape: RecordShape { lead, ..self.shape }, ..self }
     }
 
     /// Sets the size of the AUX area in bytes, 0 for none.
     #[must_use]
     pub fn with_aux(self, size: u64) -> Self {
         let aux = Bounds { size, floor: None };
-        Observer { shape: Shape { aux, ..self.shape }, ..self }
+        CopyReader { shape: RecordShape { aux, ..self.shape }, ..self }
     }
 
     /// Passes a record whose payload is in the AUX area: returns a copy, or its loss, if it has
@@ -174,7 +174,7 @@ impl Observer {
         ring: Ring<'_>,
         aux: &[AtomicU64],
         frame: Frame,
-        range: Range,
+        range: AuxRange,
     ) -> Result<Seen<'_>, ReadError> {
         // Checked before as well, so that nothing is copied in vain.
         let whole = aux_area::is_whole(ring, range);
@@ -209,10 +209,10 @@ impl Observer {
         self.next_in(ring.into(), &[])
     }
 
-    /// Like [`Observer::next`], for a ring with these slots and this AUX area.
+    /// Like [`CopyReader::next`], for a ring with these slots and this AUX area.
     ///
     /// # Errors
-    /// Those of [`Observer::next`]; and [`ReadError::OutOfMemory`].
+    /// Those of [`CopyReader::next`]; and [`ReadError::OutOfMemory`].
     pub fn next_in(
         &mut self,
         at: Shared<'_>,
@@ -231,7 +231,7 @@ impl Observer {
                     Refill::Lost(_) | Refill::Copied => continue,
                 }
             };
-            let record = Record { pos: self.cursor, word, len };
+            let record = RecordAt { pos: self.cursor, word, len };
             let (pos, size, body) = (record.pos, word.size(), record.body_in(self.from));
             if self.shape.is_large(word) {
                 let body = self.copy[body].try_into().map_err(|_| Corrupt { pos })?;
@@ -327,7 +327,7 @@ impl Observer {
             // ring away from the position where it overwrites.
             let totals = newest_totals(ring)?;
             if totals.pos > place.pos {
-                place = Place { pos: totals.pos, before: totals.written };
+                place = Milestone { pos: totals.pos, before: totals.written };
             }
         }
         if place.pos <= self.cursor {
@@ -375,7 +375,7 @@ impl Observer {
         }
     }
 
-    /// Saves a resume point in the page, as [`Observer::save`] saves the present one: only for the
+    /// Saves a resume point in the page, as [`CopyReader::save`] saves the present one: only for the
     /// consumer of an overwrite ring. One of another reader has no effect.
     pub fn save_resume_point(&mut self, ring: Ring<'_>, resume_point: &ResumePoint) {
         if resume_point.of != self.id {

@@ -2,7 +2,9 @@
 
 use crate::aux_area;
 use crate::read_error::ReadError;
-use crate::record::{Bounds, Corrupt, Found, Lost, Record, Shape, Walk, lost_of, split_body};
+use crate::record::{
+    Bounds, Corrupt, Found, Lost, RecordAt, RecordShape, Walk, lost_of, split_body,
+};
 use crate::time::Anchors;
 use crate::told::Told;
 use crate::totals::{RingTotals, Stranded};
@@ -18,11 +20,11 @@ const TRIES: u32 = if cfg!(loom) { 2 } else { 16 };
 
 /// A copy of the records that a ring held at one moment.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
+pub struct RingCopy {
     start: u64,
     words: Vec<u64>,
     totals: RingTotals,
-    shape: Shape,
+    shape: RecordShape,
     /// Payloads of the AUX area, by the position of their records; overwritten ones are missing.
     large: Vec<(u64, Vec<u64>)>,
     /// The first record with a range that no producer wrote, if there is one.
@@ -33,7 +35,7 @@ pub struct Snapshot {
 /// What is at a position, its payload, and the position to continue from.
 pub type Step<'a> = (Found, &'a [u64], u64);
 
-impl Snapshot {
+impl RingCopy {
     /// Copies everything intact.
     ///
     /// The copy goes from the newest record back to the oldest. A producer overwrites from the
@@ -47,7 +49,7 @@ impl Snapshot {
         Self::of(Shared::new(ring, &[]), policy, |_| false)
     }
 
-    /// Like [`Snapshot::take`], for a ring with slots: includes what is committed behind
+    /// Like [`RingCopy::take`], for a ring with slots: includes what is committed behind
     /// reservations that dead producers left open. `is_dead` returns whether a slot's producer is
     /// dead.
     ///
@@ -72,28 +74,28 @@ impl Snapshot {
         // After the copy: the anchor that a record needs was written before the record was
         // published.
         let anchors = Anchors::read(ring);
-        let (shape, large, damage) = (Shape::default(), Vec::new(), None);
-        Ok(Snapshot { start, words, totals, shape, large, damage, anchors })
+        let (shape, large, damage) = (RecordShape::default(), Vec::new(), None);
+        Ok(RingCopy { start, words, totals, shape, large, damage, anchors })
     }
 
     /// Sets what each record has before its payload.
     #[must_use]
     pub fn with_lead(self, lead: Lead) -> Self {
-        Snapshot { shape: Shape { lead, ..self.shape }, ..self }
+        RingCopy { shape: RecordShape { lead, ..self.shape }, ..self }
     }
 
-    /// Adds the payloads in the ring's AUX area that are still intact; [`Snapshot::step`] reports
+    /// Adds the payloads in the ring's AUX area that are still intact; [`RingCopy::step`] reports
     /// the others as lost. Call it immediately after taking the snapshot.
     ///
     /// # Errors
     /// [`ReadError::OutOfMemory`] if there is no memory for a payload. Damage is found by
-    /// [`Snapshot::step`] when it comes to it.
+    /// [`RingCopy::step`] when it comes to it.
     pub fn with_aux(self, ring: Ring<'_>, aux: &[AtomicU64]) -> Result<Self, ReadError> {
         if aux.is_empty() {
             return Ok(self);
         }
         let bounds = Bounds { size: aux.len() as u64 * 8, floor: None };
-        let mut snapshot = Snapshot { shape: Shape { aux: bounds, ..self.shape }, ..self };
+        let mut snapshot = RingCopy { shape: RecordShape { aux: bounds, ..self.shape }, ..self };
         let (mut cursor, mut end, mut ranges) = (snapshot.start, 0, Vec::new());
         while let Ok(Some((found, _, after))) = snapshot.step_to(cursor) {
             if let Found::Large(frame, range) = found {
@@ -146,7 +148,7 @@ impl Snapshot {
     }
 
     /// Returns what is at `cursor` or after it, with its payload and the position to continue from.
-    /// Start from [`Snapshot::start`].
+    /// Start from [`RingCopy::start`].
     ///
     /// # Errors
     /// [`Corrupt`] where there is no valid record.
@@ -191,7 +193,7 @@ impl Snapshot {
         let load = |pos| self.words[((pos - self.start) / 8) as usize];
         for record in (Walk { pos: cursor, end: self.end(), load }) {
             let record = record?;
-            let Record { pos, word, .. } = record;
+            let RecordAt { pos, word, .. } = record;
             let (bad, after) = (Corrupt { pos }, record.end());
             let body = &self.words[record.body_in(self.start)];
             if self.shape.is_large(word) {

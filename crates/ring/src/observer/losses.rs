@@ -1,17 +1,17 @@
 //! The losses that an observer returns beside the records.
 
-use crate::observer::copy::Observer;
+use crate::observer::copy::CopyReader;
 use crate::record::Lost;
-use crate::told::{Told, Watch};
+use crate::told::{CounterWatch, Told};
 use crate::view::Shared;
 
-impl Observer {
-    /// Makes [`Observer::next_in`] also return losses that no marker reports. `slots` is the number of slots that count
+impl CopyReader {
+    /// Makes [`CopyReader::next_in`] also return losses that no marker reports. `slots` is the number of slots that count
     /// them. Without this call, an observer loads no counters.
     #[must_use]
     pub fn with_losses(mut self, at: Shared<'_>, slots: usize) -> Self {
         self.told = Told::at(at, self.policy, self.cursor, self.past);
-        self.watch = Some(Watch::new(slots));
+        self.watch = Some(CounterWatch::new(slots));
         self
     }
 

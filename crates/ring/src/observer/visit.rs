@@ -1,12 +1,12 @@
 //! The records that an observer has copied, on the common path.
 
 use crate::counters::Count;
-use crate::observer::copy::Observer;
-use crate::record::{Frame, Record, payload_of, split_body};
+use crate::observer::copy::CopyReader;
+use crate::record::{Frame, RecordAt, payload_of, split_body};
 use perfring_abi::RecordWord;
 
-impl Observer {
-    /// The fast path of [`Observer::next`]: returns the next record if all of it is in the copy and its payload
+impl CopyReader {
+    /// The fast path of [`CopyReader::next`]: returns the next record if all of it is in the copy and its payload
     /// is not in the AUX area. In any other case returns `None`, and `next_in` handles it.
     #[inline(always)]
     pub fn next_copied(&mut self) -> Option<Frame> {
@@ -14,7 +14,7 @@ impl Observer {
         let at = ((pos - self.from) / 8) as usize;
         let word = RecordWord::from_raw(*self.copy.get(at).filter(|_| ready != 0)?);
         let len = payload_of(word, ready).filter(|_| word.is_plain())?;
-        let record = Record { pos, word, len };
+        let record = RecordAt { pos, word, len };
         let body = self.copy.get(at + 1..at + (word.size() / 8) as usize)?;
         let (frame, _) = split_body(self.shape.lead, record, body)?;
         self.cursor += word.size();
@@ -23,7 +23,7 @@ impl Observer {
         Some(frame)
     }
 
-    /// Calls `visit` with one record after the other, as [`Observer::next_copied`] would find them, and their
+    /// Calls `visit` with one record after the other, as [`CopyReader::next_copied`] would find them, and their
     /// payloads, until there is none. Each counts as read when `visit` returns. Returns the number of records.
     ///
     /// All changing state is kept in registers: if a visit panics, all of them are returned again.
@@ -43,7 +43,7 @@ impl Observer {
                 (like, words, len) = (word, (word.size() / 8) as usize, body);
             }
             let Some(body) = copy.get(at + 1..at + words) else { break };
-            let record = Record { pos: from + 8 * at as u64, word, len };
+            let record = RecordAt { pos: from + 8 * at as u64, word, len };
             let Some((frame, payload)) = split_body(lead, record, body) else { break };
             visit(&frame, payload);
             (at, records) = (at + words, records + 1);
@@ -57,7 +57,7 @@ impl Observer {
         records
     }
 
-    /// Returns the payload of a record that [`Observer::next_copied`] has just returned.
+    /// Returns the payload of a record that [`CopyReader::next_copied`] has just returned.
     #[inline(always)]
     pub fn copied_payload(&self, frame: &Frame) -> &[u64] {
         let at = (frame.payload_pos() - self.from) / 8;

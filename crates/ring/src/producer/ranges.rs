@@ -1,7 +1,7 @@
 //! The ranges of the AUX area that the exclusive producer allots.
 
 use crate::aux_area::positions;
-use crate::record::{Bounds, Corrupt, Record, Shape, body_at};
+use crate::record::{Bounds, Corrupt, RecordAt, RecordShape, body_at};
 use crate::reserve::Refusal;
 use crate::view::Ring;
 use perfring_abi::atomic::{Ordering, fence};
@@ -33,10 +33,10 @@ impl Ranges {
             return Ok(Ranges { size, pos: 0, tail: 0 });
         }
         let line = &ring.header.aux;
-        let shape = Shape { lead: Lead::None, aux: Bounds { size, floor: None } };
+        let shape = RecordShape { lead: Lead::None, aux: Bounds { size, floor: None } };
         let mut end = line.head.load(Ordering::Relaxed); // as in `positions`
         for record in ring.records(from, head) {
-            let Record { pos, word, .. } = record?;
+            let RecordAt { pos, word, .. } = record?;
             if shape.is_large(word)
                 && let Some(body) = body_at(ring, pos, word)
                 && let Some((_, range)) = shape.large(pos, body)

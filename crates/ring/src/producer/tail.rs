@@ -10,7 +10,7 @@
 
 use crate::counters::Count;
 use crate::oldest::{taken_over, write_mark};
-use crate::record::{Corrupt, GROUP, Record};
+use crate::record::{Corrupt, GROUP, RecordAt};
 use crate::seq_latch::SeqLatchWriter;
 use crate::view::Ring;
 use perfring_abi::atomic::{Ordering, fence};
@@ -106,7 +106,7 @@ impl Tail {
         while known < AHEAD
             && let Some(record) = records.next()
         {
-            let Record { word, .. } = record?;
+            let RecordAt { word, .. } = record?;
             let (size, mut like) = (word.size(), 1);
             pos += size;
             ends[known] = pos;

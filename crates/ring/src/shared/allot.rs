@@ -1,7 +1,7 @@
 //! The ranges of the AUX area that a producer of a shared ring allots, under the lock.
 
 use crate::aux_area;
-use crate::record::Record;
+use crate::record::RecordAt;
 use crate::reserve::{Refusal, Reserved};
 use crate::shared::locked_room::LockedRoom;
 use crate::shared::own_open::OwnOpen;
@@ -121,7 +121,8 @@ fn close_ranges<P: System>(
             }
             return Err(Refusal::Pending { slot });
         }
-        let Record { pos, word, .. } = record.map_err(|bad| Refusal::Corrupt { tail: bad.pos })?;
+        let RecordAt { pos, word, .. } =
+            record.map_err(|bad| Refusal::Corrupt { tail: bad.pos })?;
         let Some(slot) = word.owner().filter(|_| word.is_busy_aux()) else { continue };
         // Relaxed: M orders it; it does not change while the reservation is open.
         let range = at.ring.word(pos + 8 + 8 * aux_record::OFFSET as u64).load(Ordering::Relaxed);

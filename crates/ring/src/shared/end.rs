@@ -16,7 +16,7 @@ const BEHIND_MAX: u32 = if cfg!(loom) { 1 } else { 64 };
 
 /// How a producer of a shared ring ends its reservations.
 #[derive(Debug)]
-pub(crate) struct Ends {
+pub(crate) struct Committer {
     pub(super) me: Owner,
     pub(super) fences: Fences,
     /// Where `data_head` was at the last publish behind an open reservation, and how many in a row
@@ -24,7 +24,7 @@ pub(crate) struct Ends {
     pub(super) behind: (u64, u32),
 }
 
-impl Ends {
+impl Committer {
     /// Performs the swap that ends a reservation, and what follows from it.
     #[inline(always)]
     pub(crate) fn end<P: System>(

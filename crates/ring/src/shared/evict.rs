@@ -2,7 +2,7 @@
 
 use crate::counters::Count;
 use crate::oldest::write_mark;
-use crate::record::{Corrupt, GROUP, Record};
+use crate::record::{Corrupt, GROUP, RecordAt};
 use crate::seq_latch::{self, SeqLatchWriter};
 use crate::view::Ring;
 use perfring_abi::atomic::Ordering;
@@ -99,7 +99,7 @@ impl KnownTail {
             }
             let Some(record) = records.next() else { break };
             more -= usize::from(fits);
-            let Record { word, .. } = record?;
+            let RecordAt { word, .. } = record?;
             let (size, mut like) = (word.size(), 1);
             to += size;
             // Groups of which the last record is needed, too.

@@ -203,8 +203,8 @@ impl LockedRoom {
         liveness: &P,
         then: impl FnOnce(),
     ) -> bool {
-        struct Locked<'a>(Owner, Shared<'a>);
-        impl Drop for Locked<'_> {
+        struct UnderLock<'a>(Owner, Shared<'a>);
+        impl Drop for UnderLock<'_> {
             fn drop(&mut self) {
                 self.0.unlock(self.1);
             }
@@ -212,7 +212,7 @@ impl LockedRoom {
         if self.owner.lock(at, liveness).is_err() {
             return false;
         }
-        let _locked = Locked(self.owner, at);
+        let _locked = UnderLock(self.owner, at);
         then();
         true
     }

@@ -11,7 +11,7 @@ use crate::holder::{OwnerInfo, sign_off};
 use crate::record::BODY_LEN;
 use crate::reserve::{Refusal, Reserved, fill, max_len};
 use crate::shared::allot::Allotted;
-use crate::shared::end::Ends;
+use crate::shared::end::Committer;
 use crate::shared::locked_room::{LockedRoom, Unattached};
 use crate::shared::owner::Owner;
 use crate::shared::running;
@@ -38,7 +38,7 @@ pub struct SharedWriter {
     /// The writer of the next records, in a ring whose records name theirs: [`WriterId::to_word`].
     pub(super) writer: u64,
     pub(super) allotted: Allotted,
-    pub(super) ends: Ends,
+    pub(super) ends: Committer,
 }
 
 impl SharedWriter {
@@ -71,7 +71,7 @@ impl SharedWriter {
         let room = room.inspect_err(|_| sign_off(seat, epoch))?;
         let max_len = max_len(at.ring, layout);
         Ok(SharedWriter {
-            ends: Ends { me: room.owner, fences, behind: (u64::MAX, 0) },
+            ends: Committer { me: room.owner, fences, behind: (u64::MAX, 0) },
             room,
             max_len,
             plain_end: if layout.time { 0 } else { max_len + 1 },

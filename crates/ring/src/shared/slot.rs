@@ -8,7 +8,7 @@
 use crate::counters::{Count, Refused};
 use crate::holder::OwnerInfo;
 use crate::reserve::Refusal;
-use crate::seq_latch::{self, SeqLatchWriter, Whole};
+use crate::seq_latch::{self, LatchCopy, SeqLatchWriter};
 use crate::view::Shared;
 use alloc::vec::Vec;
 use perfring_abi::atomic::Ordering;
@@ -32,7 +32,7 @@ fn true_copy<const N: usize>(
     at: Shared<'_>,
     index: u32,
     seq_latch: &SeqLatch<N>,
-) -> Option<Whole<N>> {
+) -> Option<LatchCopy<N>> {
     let newest = seq_latch::find(seq_latch)?;
     if happened(at, index, newest.words[POS]) {
         return Some(newest);

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use crate::heap::HeapRing;
-use crate::observer::intact::Snapshot;
+use crate::observer::intact::RingCopy;
 use crate::reserve::fill;
 use crate::shared::cpu::{Sequence, close, section};
 use crate::shared::owner::recover;
@@ -98,7 +98,7 @@ impl World {
         let totals = RingTotals::of(at, policy, |slot| !self.dead.is_alive(slot)).unwrap();
         let gone = totals.overwritten.plus(totals.consumer.passed());
         assert_eq!(totals.producer.written, gone.plus(totals.present));
-        assert!(Snapshot::of(at, policy, |_| false).is_ok());
+        assert!(RingCopy::of(at, policy, |_| false).is_ok());
     }
 }
 
@@ -339,7 +339,7 @@ impl Overtaken {
         }
         let _ = two.commit(at, &dead, open, 8, Wake::No);
         assert_eq!(at.ring().head(), at.producer_pos());
-        assert!(Snapshot::of(at, Policy::Overwrite, |_| false).is_ok());
+        assert!(RingCopy::of(at, Policy::Overwrite, |_| false).is_ok());
     }
 }
 

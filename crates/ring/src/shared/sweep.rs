@@ -5,7 +5,7 @@
 //! ([`STEPS`]); what is left is done without the lock, at the next hold of it, or when it is in
 //! somebody's way.
 
-use crate::record::{Record, Walk};
+use crate::record::{RecordAt, Walk};
 use crate::recount::totals_interval;
 use crate::shared::slot::{self, NOWHERE};
 use crate::view::{Shared, System};
@@ -126,7 +126,7 @@ pub(crate) fn sweep(at: Shared<'_>, dead: u32, from: u64) -> Option<u64> {
             rest = None;
             break;
         };
-        let Record { pos, word, .. } = record;
+        let RecordAt { pos, word, .. } = record;
         rest = Some(record.end());
         if word.owner() == Some(dead) {
             // Batches or shorter records that it may have begun do not count.
@@ -156,7 +156,7 @@ pub(crate) fn next_dead<P: System>(
     at: Shared<'_>,
     liveness: &P,
     from: u64,
-) -> Option<(Record, u32)> {
+) -> Option<(RecordAt, u32)> {
     for _ in 0..OVERTAKEN {
         let from = from.max(at.ring.head());
         let found = find_dead(at, liveness, from);
@@ -168,7 +168,7 @@ pub(crate) fn next_dead<P: System>(
     None
 }
 
-fn find_dead<P: System>(at: Shared<'_>, liveness: &P, from: u64) -> Option<(Record, u32)> {
+fn find_dead<P: System>(at: Shared<'_>, liveness: &P, from: u64) -> Option<(RecordAt, u32)> {
     let mut alive = None;
     // A damaged record cannot be ended.
     for record in at.unpublished_from(at.ring.head(), from).map_while(Result::ok) {

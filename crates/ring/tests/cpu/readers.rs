@@ -5,7 +5,7 @@ use super::world::{SLOTS, World};
 use crate::model::told;
 use perfring_abi::{Cause, Evict, Policy};
 use perfring_ring::{
-    Count, Fences, Found, Observer, Reader, RingTotals, Seen, SlotFigures, Snapshot, Start,
+    CopyReader, Count, Fences, Found, Reader, RingCopy, RingTotals, Seen, SlotFigures, Start,
     newest_timestamp,
 };
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,7 +33,7 @@ impl World<'_> {
             self.read_told = self.reader.as_ref().unwrap().resume_point().saved().told;
         }
         let start = if self.one_in(4) { Start::Latest } else { Start::Oldest };
-        let observer = Observer::new(ring, self.policy, start).unwrap().with_lead(lead);
+        let observer = CopyReader::new(ring, self.policy, start).unwrap().with_lead(lead);
         self.observer = observer.with_losses(self.heap.shared(), slots);
         self.seen_order = Order::default();
         self.seen_told = self.observer.saved().told;
@@ -182,7 +182,7 @@ impl World<'_> {
 
     /// What is in the ring is what was published, to the word.
     fn check_contents(&mut self, tail: u64, head: u64) {
-        let snapshot = Snapshot::of(self.at(), self.policy, |_| false).unwrap();
+        let snapshot = RingCopy::of(self.at(), self.policy, |_| false).unwrap();
         let snapshot = snapshot.with_lead(self.heap.layout().lead());
         assert_eq!((snapshot.start(), snapshot.end()), (tail, head));
         let (mut cursor, mut newest, mut records) = (tail, 0, 0);

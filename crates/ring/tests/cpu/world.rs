@@ -6,7 +6,7 @@ use crate::common::{Reported, attach_at};
 use perfring_abi::{Policy, RecordType};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    BatchSpan, Count, Observer, Reader, Refused, Reserved, Ring, Shared, SharedWriter, Start,
+    BatchSpan, CopyReader, Count, Reader, Refused, Reserved, Ring, Shared, SharedWriter, Start,
     recover,
 };
 use perfring_testkit::rng::Rng;
@@ -72,7 +72,7 @@ pub(crate) struct World<'a> {
     pub(crate) refused: [Count; 4],
     pub(crate) own: [Own; SLOTS as usize],
     pub(crate) reader: Option<Reader>,
-    pub(crate) observer: Observer,
+    pub(crate) observer: CopyReader,
     pub(crate) tail: u64,
     /// The furthest position up to which room was made.
     pub(crate) room: u64,
@@ -129,7 +129,7 @@ impl<'a> World<'a> {
             refused: Default::default(),
             own: Default::default(),
             reader: None,
-            observer: Observer::new(heap.ring(), policy, Start::Oldest).unwrap(),
+            observer: CopyReader::new(heap.ring(), policy, Start::Oldest).unwrap(),
             tail: 0,
             room: 0,
             tally,

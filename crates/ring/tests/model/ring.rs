@@ -6,13 +6,13 @@ use perfring_abi::atomic::Ordering;
 use perfring_abi::{Cause, Evict, LOST_SIZE, Lead, Policy, RecordType, Report, record_size};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    ConsumerTotals, Count, Fences, Found, Lost, Observer, Reader, Refusal, Refused, Reserved,
-    RingTotals, Saved, Seen, Snapshot, Start, Wake, Writer,
+    ConsumerTotals, CopyReader, Count, Fences, Found, Lost, Reader, Refusal, Refused, Reserved,
+    RingCopy, RingTotals, Saved, Seen, Start, Wake, Writer,
 };
 use std::collections::BTreeMap;
 
 pub(crate) struct Watcher {
-    pub(crate) real: Observer,
+    pub(crate) real: CopyReader,
     pub(crate) cursor: u64,
     pub(crate) head: u64,
     pub(crate) laps_in_a_row: u32,
@@ -60,7 +60,7 @@ pub(crate) struct Model<'a> {
     pub(crate) watchers: BTreeMap<u8, Watcher>,
     pub(crate) saved: Option<Saved>,
     /// The consumer of an overwrite ring, which saves its position in the page.
-    pub(crate) keeper: Option<(Observer, ConsumerTotals)>,
+    pub(crate) keeper: Option<(CopyReader, ConsumerTotals)>,
 }
 
 impl<'a> Model<'a> {
@@ -123,7 +123,7 @@ impl<'a> Model<'a> {
             self.told = told::most(self.saved_told(), self.marked(self.tail));
             (self.pending, self.batch, self.news) = (None, None, false);
         } else {
-            let observer = Observer::resume(self.heap.ring())
+            let observer = CopyReader::resume(self.heap.ring())
                 .unwrap()
                 .with_lead(Lead::of(self.case.time, false))
                 .with_losses(self.heap.ring().into(), 0);
@@ -536,7 +536,7 @@ impl<'a> Model<'a> {
             (Start0::Saved, Some(saved)) => Start::At(saved),
             (Start0::Saved, None) => return,
         };
-        let real = Observer::new(self.heap.ring(), self.case.policy, start).unwrap();
+        let real = CopyReader::new(self.heap.ring(), self.case.policy, start).unwrap();
         let real = real.with_lead(Lead::of(self.case.time, false));
         let real = real.with_losses(self.heap.ring().into(), 0);
         let cursor = match start {
@@ -673,7 +673,7 @@ impl<'a> Model<'a> {
     }
 
     pub(crate) fn snapshot(&self) {
-        let snapshot = Snapshot::take(self.heap.ring(), self.case.policy).unwrap();
+        let snapshot = RingCopy::take(self.heap.ring(), self.case.policy).unwrap();
         let snapshot = snapshot.with_lead(Lead::of(self.case.time, false));
         assert_eq!((snapshot.start(), snapshot.end()), (self.tail, self.head));
         let mut cursor = snapshot.start();

@@ -5,8 +5,8 @@ use crate::model::told;
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{Cause, Policy};
 use perfring_ring::{
-    ConsumerTotals, Count, Fences, Found, Lost, Observer, OwnerInfo, Reader, Refused, Ring, Saved,
-    SeatFigures, Seen, Start, System, drop_dead, slowest_seats,
+    ConsumerTotals, CopyReader, Count, Fences, Found, Lost, OwnerInfo, Reader, Refused, Ring,
+    Saved, SeatFigures, Seen, Start, System, drop_dead, slowest_seats,
 };
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -72,7 +72,7 @@ pub(crate) struct Seat {
 }
 
 pub(crate) struct Watcher {
-    real: Observer,
+    real: CopyReader,
     from: Count,
     read: Count,
 }
@@ -314,7 +314,7 @@ impl World<'_> {
     }
 
     pub(crate) fn watch(&mut self, who: u8, start: Start) {
-        let real = Observer::new(self.heap.ring(), Policy::Drop, start).unwrap();
+        let real = CopyReader::new(self.heap.ring(), Policy::Drop, start).unwrap();
         let real = real.with_losses(self.heap.shared(), self.heap.layout().loss_slots());
         let pos = if matches!(start, Start::Latest) { self.head } else { self.tail };
         let from = self.data(0, pos);

@@ -5,8 +5,8 @@ use perfring_abi::atomic::Ordering;
 use perfring_abi::{Evict, Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Corrupt, Count, Fences, Found, Observer, OwnerInfo, ReadError, Reader, Ring, RingTotals, Seen,
-    Snapshot, Start, Wake, WakeAt, Writer, full_fence,
+    CopyReader, Corrupt, Count, Fences, Found, OwnerInfo, ReadError, Reader, Ring, RingCopy,
+    RingTotals, Seen, Start, Wake, WakeAt, Writer, full_fence,
 };
 use perfring_testkit::nasty::{bits, records, values};
 use perfring_testkit::words::{Word, others, positions};
@@ -154,7 +154,7 @@ impl Tally {
         }
     }
 
-    pub(crate) fn observe(&mut self, ring: Ring<'_>, observer: Result<Observer, Corrupt>) {
+    pub(crate) fn observe(&mut self, ring: Ring<'_>, observer: Result<CopyReader, Corrupt>) {
         let Ok(observer) = observer else {
             self.corrupt += 1;
             return;
@@ -210,10 +210,10 @@ impl Tally {
 
     pub(crate) fn snapshot(&mut self, ring: Ring<'_>, policy: Policy) {
         let _ = RingTotals::read(ring, policy).map(|totals| totals.unreported());
-        self.taken(Snapshot::take(ring, policy));
+        self.taken(RingCopy::take(ring, policy));
     }
 
-    pub(crate) fn taken(&mut self, snapshot: Result<Snapshot, ReadError>) {
+    pub(crate) fn taken(&mut self, snapshot: Result<RingCopy, ReadError>) {
         match snapshot {
             Ok(snapshot) => {
                 let (mut cursor, mut steps) = (snapshot.start(), 0);
@@ -248,11 +248,11 @@ impl Tally {
             [policy, if policy == Policy::Drop { Policy::Overwrite } else { Policy::Drop }]
         {
             for start in [Start::Oldest, Start::Latest, Start::At(Default::default())] {
-                self.observe(ring, Observer::new(ring, policy, start));
+                self.observe(ring, CopyReader::new(ring, policy, start));
             }
         }
-        self.observe(ring, Observer::resume(ring));
-        if let Ok(mut keeper) = Observer::resume(ring) {
+        self.observe(ring, CopyReader::resume(ring));
+        if let Ok(mut keeper) = CopyReader::resume(ring) {
             let _ = keeper.next(ring).is_ok();
             keeper.save(ring);
         }

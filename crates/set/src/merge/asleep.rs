@@ -6,7 +6,7 @@
 //! or the system cannot do either, all are polled by the schedule.
 
 use super::requests::Asleep;
-use super::{Entry, Merge, State};
+use super::{Merge, MergeEntry, State};
 use crate::poll_schedule::PollSchedule;
 use crate::sleep_on_all::sleep_on_all;
 use crate::source::Sleep;
@@ -24,7 +24,7 @@ enum Requested {
     Not,
 }
 
-impl Entry {
+impl MergeEntry {
     fn number(&self, slot: u32) -> u64 {
         u64::from(self.turn) << 32 | u64::from(slot)
     }
@@ -48,7 +48,7 @@ impl Merge {
         if self.schedule.len() > ANY_MOST || self.asleep.waits.is_some() {
             return self.sleep_on_many(left, now);
         }
-        let idle = |entry: &&mut Entry| matches!(entry.state, State::Idle(_));
+        let idle = |entry: &&mut MergeEntry| matches!(entry.state, State::Idle(_));
         let sources = self.entries.iter_mut().flatten().filter(idle).map(|entry| &mut entry.source);
         if !sleep_on_all(sources.collect(), left) {
             self.asleep.impossible = true;
@@ -202,7 +202,7 @@ impl Merge {
     }
 
     fn poll_at(&mut self, slot: u32, now: u64) {
-        if let Some(Some(Entry { state: State::Idle(member), .. })) =
+        if let Some(Some(MergeEntry { state: State::Idle(member), .. })) =
             self.entries.get(slot as usize)
         {
             self.poll_idle(*member, now);
@@ -216,7 +216,7 @@ impl Merge {
     }
 
     /// Withdraws the request of a source that is removed.
-    pub(super) fn forget(&mut self, slot: u32, entry: &mut Entry) {
+    pub(super) fn forget(&mut self, slot: u32, entry: &mut MergeEntry) {
         self.asleep.impossible = false; // perhaps because of this one
         if entry.requested {
             entry.source.end_sleep();

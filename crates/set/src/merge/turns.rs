@@ -1,7 +1,7 @@
 //! Which source is the current one, and which are polled when.
 
 use super::{FILL_CHECK, Merge, State};
-use crate::heap::Next;
+use crate::heap::TimedSource;
 use crate::merged::SourceId;
 use crate::poll_schedule::{GroupSlot, PollSchedule};
 use perfring_consumer::advanced::Front;
@@ -29,7 +29,7 @@ impl Merge {
     /// Returns whether an item or an error can be returned.
     pub(super) fn is_ready(&mut self) -> bool {
         self.settle();
-        let first = self.heap.first().map(Next::time);
+        let first = self.heap.first().map(TimedSource::time);
         let time = first.into_iter().chain(self.has_front.then_some(self.time)).min();
         !self.failed.is_empty() || time.is_some_and(|time| self.has_come(time))
     }
@@ -112,7 +112,7 @@ impl Merge {
     fn take_turns(&mut self) -> bool {
         let slot = match (self.current, self.heap.first()) {
             (Some(slot), Some(first)) => {
-                let next = Next::new(self.time, slot);
+                let next = TimedSource::new(self.time, slot);
                 if first < next {
                     self.heap.replace_first(next);
                     (self.current, self.time) = (Some(first.slot()), first.time());
@@ -202,7 +202,7 @@ impl Merge {
         };
         self.leave(member);
         self.set_state(slot, State::Active);
-        self.heap.push(Next::new(time, slot));
+        self.heap.push(TimedSource::new(time, slot));
         self.schedule.set_horizon();
         self.below = 0;
     }
@@ -296,7 +296,7 @@ impl Merge {
             Some(time) => {
                 self.leave(member);
                 self.set_state(slot, State::Active);
-                self.heap.push(Next::new(time, slot));
+                self.heap.push(TimedSource::new(time, slot));
             }
             None if entry.group != member.group => {
                 self.leave(member);

@@ -40,7 +40,7 @@ pub fn when_there<T>(
         match &mut watch {
             // A ring that is made between an attempt and the watch would be missed, so it is tried
             // once more.
-            None => watch = Some(Watch::new(&location)),
+            None => watch = Some(AppearWatch::new(&location)),
             Some(watch) => {
                 watch.wait(left);
                 watch.begin();
@@ -50,16 +50,16 @@ pub fn when_there<T>(
 }
 
 /// What the kernel reports of the directory that a ring is to appear in.
-struct Watch {
+struct AppearWatch {
     path: PathBuf,
     inotify: Option<Inotify>,
     watches: bool,
 }
 
-impl Watch {
+impl AppearWatch {
     fn new(location: &Location) -> Self {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
-        let mut watch = Watch { path: location.path(), inotify, watches: false };
+        let mut watch = AppearWatch { path: location.path(), inotify, watches: false };
         watch.begin();
         watch
     }
@@ -138,7 +138,7 @@ mod tests {
     fn the_kernel_reports_the_ring_s_name_and_no_other() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ring");
-        let mut watch = Watch::new(&Location::from(&path));
+        let mut watch = AppearWatch::new(&Location::from(&path));
         std::fs::write(dir.path().join("another"), "").unwrap();
         assert!(!watch.wait(Duration::ZERO), "another's name");
         create(&path, &RingOptions::default()).unwrap();

@@ -6,7 +6,7 @@ use crate::file::file_system::FileSystem;
 use crate::file::location::Location;
 use crate::file::overlay;
 use crate::sys::clock::{MachineClock, now_ns};
-use crate::sys::ofd_lock::{ByteLock, LockFile, REMOVAL_BYTE, Range};
+use crate::sys::ofd_lock::{ByteLock, ByteRange, LockFile, REMOVAL_BYTE};
 use perfring_abi::{CONSUMER_LOCK_BYTE, HeaderPage, Layout, Producers, RECOVER_LOCK_BYTE};
 use perfring_ring::{OwnerInfo, ReadError};
 use std::fs::OpenOptions;
@@ -23,7 +23,7 @@ const REMOVAL_PAUSE: Duration = Duration::from_millis(1);
 
 /// Access that a file is opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum FileAccess {
     Read,
     Write,
 }
@@ -58,7 +58,7 @@ pub struct RingFile {
     pub(crate) location: Location,
     pub(crate) layout: Layout,
     /// A file that is only read holds no lock, so a forked child may go on with it.
-    pub(crate) access: Access,
+    pub(crate) access: FileAccess,
 }
 
 impl RingFile {
@@ -68,16 +68,16 @@ impl RingFile {
     /// # Errors
     /// See [`AttachError`].
     pub fn inspect(location: impl Into<Location>) -> Result<Self, AttachError> {
-        Self::open_with(location.into(), Access::Read, nix::libc::O_NOFOLLOW)
+        Self::open_with(location.into(), FileAccess::Read, nix::libc::O_NOFOLLOW)
     }
 
-    pub(crate) fn open(location: Location, access: Access) -> Result<Self, AttachError> {
+    pub(crate) fn open(location: Location, access: FileAccess) -> Result<Self, AttachError> {
         Self::open_with(location, access, 0)
     }
 
-    fn open_with(location: Location, access: Access, flags: i32) -> Result<Self, AttachError> {
+    fn open_with(location: Location, access: FileAccess, flags: i32) -> Result<Self, AttachError> {
         let io = |step, source| AttachError::Io { location: location.clone(), step, source };
-        let write = access == Access::Write;
+        let write = access == FileAccess::Write;
         // Does not block if the name is a FIFO.
         let opened = OpenOptions::new()
             .read(true)
@@ -224,7 +224,7 @@ impl RingFile {
 
     /// Returns the error for bytes that nobody holds, and that cannot be locked: a process that may
     /// read the file has a read lock there. `None` if that is not so.
-    pub(crate) fn read_locked(&self, range: Range) -> Option<AttachError> {
+    pub(crate) fn read_locked(&self, range: ByteRange) -> Option<AttachError> {
         match self.file.is_read_locked(range) {
             Ok(true) => Some(AttachError::ReadLocked { location: self.location.clone() }),
             Ok(false) => None,

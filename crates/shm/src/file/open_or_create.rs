@@ -3,7 +3,7 @@
 use crate::file::create::{RingOptions, create};
 use crate::file::error::{AttachError, CreateError};
 use crate::file::location::Location;
-use crate::file::open::{Access, RingFile};
+use crate::file::open::{FileAccess, RingFile};
 use nix::unistd::geteuid;
 use perfring_abi::{Policy, Producers};
 use std::fs;
@@ -93,7 +93,7 @@ pub fn open_or_create<T>(
     options.expect_owner(&location)?;
     let mut tries = TRIES;
     let attached = loop {
-        let found = RingFile::open(location.clone(), Access::Read)
+        let found = RingFile::open(location.clone(), FileAccess::Read)
             .map_err(OpenError::Attach)
             // Before anything is changed in a ring that is not the one asked for.
             .and_then(|ring| options.agree_with(&ring))
@@ -127,7 +127,7 @@ pub fn create_if_missing(
     location: impl Into<Location>,
     options: &RingOptions,
 ) -> Result<(), OpenError> {
-    let open = |location: &Location| RingFile::open(location.clone(), Access::Read);
+    let open = |location: &Location| RingFile::open(location.clone(), FileAccess::Read);
     open_or_create(location, options, open, RingFile::clone).map(drop)
 }
 
@@ -227,7 +227,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ring");
         let options = RingOptions { types_size: 0, ..RingOptions::default() };
-        let attach = |location: &Location| RingFile::open(location.clone(), Access::Write);
+        let attach = |location: &Location| RingFile::open(location.clone(), FileAccess::Write);
 
         // Removed each time between the check and the attachment, until it stays.
         let mut calls = 0;

@@ -3,7 +3,7 @@
 use crate::file::denied;
 use crate::file::error::AttachError;
 use crate::file::location::Location;
-use crate::file::open::{Access, RingFile};
+use crate::file::open::{FileAccess, RingFile};
 use crate::sys::fork::{self, NotForChildren};
 use crate::sys::ofd_lock::{ALL, ByteLock};
 use std::{fs, io};
@@ -19,14 +19,14 @@ use std::{fs, io};
 pub fn remove(location: impl Into<Location>, removal: Removal) -> Result<(), AttachError> {
     let location = location.into();
     if removal == Removal::Always {
-        RingFile::open(location.clone(), Access::Read)?;
+        RingFile::open(location.clone(), FileAccess::Read)?;
         return unlink(&location);
     }
     match Idle::hold(&location) {
         Ok(idle) => idle.remove(),
         // A user who may remove a file need not be able to write it, and cannot lock it then.
         Err(AttachError::Permission { .. } | AttachError::ReadOnly { .. }) => {
-            let ring = RingFile::open(location.clone(), Access::Read)?;
+            let ring = RingFile::open(location.clone(), FileAccess::Read)?;
             match ring.held_seat()? {
                 Some(seat) => Err(ring.busy(seat)),
                 None => unlink(&location),
@@ -84,7 +84,7 @@ impl Idle {
     pub fn hold(location: impl Into<Location>) -> Result<Self, AttachError> {
         let location = location.into();
         let opening = fork::hold_off();
-        let ring = RingFile::open(location, Access::Write)?;
+        let ring = RingFile::open(location, FileAccess::Write)?;
         // Before it is locked: a child forked in between would keep the locks.
         let children = NotForChildren::descriptor(&ring.file);
         drop(opening);

@@ -6,7 +6,7 @@ use crate::file::open::RingFile;
 use crate::map::address_range::{AddressRange, DataAccess};
 use nix::errno::Errno;
 use perfring_abi::atomic::AtomicU64;
-use perfring_ring::Range;
+use perfring_ring::AuxRange;
 use std::ptr::NonNull;
 use std::slice;
 
@@ -44,7 +44,7 @@ impl AuxMirror {
 
     /// Returns the payload's bytes; none if it is longer than the area, which no reservation is,
     /// and no record that a reader has checked.
-    pub(crate) fn bytes(&self, range: Range) -> NonNull<[u8]> {
+    pub(crate) fn bytes(&self, range: AuxRange) -> NonNull<[u8]> {
         let len = if range.len <= self.size { range.len } else { 0 };
         NonNull::slice_from_raw_parts(self.at(range.at), len)
     }

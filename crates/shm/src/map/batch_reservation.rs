@@ -11,12 +11,12 @@ use std::ptr::NonNull;
 pub struct BatchReservation<'a> {
     pub(super) pair: &'a SharedPair,
     pub(super) span: BatchSpan,
-    pub(super) in_place: Option<InPlace>,
+    pub(super) in_place: Option<LastRecord>,
 }
 
 /// The last record that was added to a batch in place.
 #[derive(Debug)]
-pub(super) struct InPlace {
+pub(super) struct LastRecord {
     /// What the batch had before it.
     before: SpanMark,
     /// The bytes that were left after it: if as many are left, it is the last of all, and its owner may be writing it.
@@ -47,7 +47,7 @@ impl BatchReservation<'_> {
         let mut bytes = if map.lends() { self.lend(reserved) } else { map.open_bytes(&reserved) };
         // In a destructor that a panic runs, the drop of the batch says nothing.
         let left = if std::thread::panicking() { u64::MAX } else { self.span.left() };
-        self.in_place = Some(InPlace { before, left, len });
+        self.in_place = Some(LastRecord { before, left, len });
         // SAFETY: a part of this producer's open reservation that no other record has; `&mut self`
         // lasts as long as the slice.
         Ok(unsafe { bytes.as_mut() })
@@ -64,7 +64,7 @@ impl BatchReservation<'_> {
     #[cold]
     #[inline(never)]
     fn settle(&self) {
-        if let Some(InPlace { before, len, .. }) = self.in_place {
+        if let Some(LastRecord { before, len, .. }) = self.in_place {
             let lent = self.pair.writer.borrow().at_mark(&self.span, before, len).lent();
             // SAFETY: a part of this producer's open reservation; the slice that was returned borrowed the batch.
             let _ = unsafe { self.pair.map.settle(lent, len) };

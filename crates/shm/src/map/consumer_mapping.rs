@@ -3,7 +3,7 @@
 use crate::file::error::AttachError;
 use crate::file::liveness::is_dead;
 use crate::file::location::Location;
-use crate::file::open::{Access, RingFile, Seat};
+use crate::file::open::{FileAccess, RingFile, Seat};
 use crate::file::presence::Presence;
 use crate::file::trust::Trust;
 use crate::map::address_range::DataAccess;
@@ -18,7 +18,7 @@ use crate::sys::fork::{self, NotForChildren};
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Policy, Producers};
-use perfring_ring::{Anchors, NamedSeat, ReadError, Reader, TypeTable, WakeAt, sign_off};
+use perfring_ring::{Anchors, NamedSeat, ReadError, Reader, TypeTableArea, WakeAt, sign_off};
 use std::time::Duration;
 
 /// What a consumer does with the cache lines of records that it has read in place.
@@ -71,7 +71,7 @@ impl ConsumerMapping {
     ) -> Result<Self, AttachError> {
         let location = location.into();
         let opening = fork::hold_off();
-        let ring = RingFile::open(location, Access::Write)?;
+        let ring = RingFile::open(location, FileAccess::Write)?;
         let (guarded, exposed) = (trust.guards(&ring)?, ring.is_exposed()?);
         // A consumer that copies needs no write access.
         // Nor does one of several: each would take the line from the others' cores.
@@ -157,7 +157,7 @@ impl ConsumerMapping {
     }
 
     /// Returns the type table, from which `perfring_types` makes types.
-    pub fn types(&self) -> TypeTable<'_> {
+    pub fn types(&self) -> TypeTableArea<'_> {
         self.map.types()
     }
 

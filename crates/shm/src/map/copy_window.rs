@@ -5,7 +5,7 @@ use crate::map::consumer_mapping::ConsumerMapping;
 use crate::map::next::{Next, bytes_of};
 use crate::map::observer_mapping::ObserverMapping;
 use perfring_abi::atomic::AtomicU64;
-use perfring_ring::{Frame, Front, Lost, Observer, ReadError, ResumePoint, Shared, Start};
+use perfring_ring::{CopyReader, Frame, Front, Lost, ReadError, ResumePoint, Shared, Start};
 
 /// What is mapped for a reader that copies.
 pub trait Mapping {
@@ -52,7 +52,7 @@ impl Mapping for ObserverMapping {
 #[derive(Debug)]
 pub struct CopyWindow<M> {
     mapping: M,
-    observer: Observer,
+    observer: CopyReader,
 }
 
 impl CopyWindow<ConsumerMapping> {
@@ -60,7 +60,7 @@ impl CopyWindow<ConsumerMapping> {
     /// consumer saved, and takes the seat with `name`.
     pub(super) fn resume(mut mapping: ConsumerMapping, name: &str) -> Result<Self, AttachError> {
         let layout = mapping.ring.layout();
-        let observer = Observer::resume(mapping.map.ring())
+        let observer = CopyReader::resume(mapping.map.ring())
             .map_err(|source| mapping.ring.corrupt(mapping.map.guard.report(source)))?
             .with_lead(layout.lead())
             .with_losses(mapping.map.shared(), layout.loss_slots())
@@ -84,7 +84,7 @@ impl CopyWindow<ObserverMapping> {
     /// Makes an observer, with a position of its own.
     pub fn watch(mapping: ObserverMapping, start: Start) -> Result<Self, AttachError> {
         let layout = mapping.ring.layout();
-        let observer = Observer::new(mapping.map.ring(), layout.policy, start)
+        let observer = CopyReader::new(mapping.map.ring(), layout.policy, start)
             .map_err(|source| mapping.ring.corrupt(mapping.map.guard.report(source)))?
             .with_lead(layout.lead())
             .with_losses(mapping.map.shared(), layout.loss_slots())
@@ -102,7 +102,7 @@ impl<M: Mapping> CopyWindow<M> {
 
     /// Returns the observer's state and position.
     #[inline]
-    pub fn observer(&self) -> &Observer {
+    pub fn observer(&self) -> &CopyReader {
         &self.observer
     }
 

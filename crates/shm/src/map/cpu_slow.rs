@@ -4,7 +4,7 @@ use crate::map::handler_mutex::{HandlerGuard, HandlerMutex};
 use crate::map::reservation::{SharedSpace, Space};
 use crate::map::shared_window::SharedWindow;
 use crate::sys::fork;
-use crate::sys::rseq::{Held, Place};
+use crate::sys::rseq::{Held, SequenceRing};
 use perfring_abi::RecordType;
 use perfring_ring::{Refusal, Reserved};
 use std::ptr::NonNull;
@@ -18,7 +18,7 @@ const WINDOW: u32 = 1;
 #[derive(Debug)]
 pub(super) struct Slow {
     /// Of the mapping of `window`.
-    pub(super) place: Place,
+    pub(super) place: SequenceRing,
     generation: u32,
     window: HandlerMutex<SharedWindow, WINDOW>,
 }
@@ -28,7 +28,7 @@ impl Slow {
         let layout = window.layout();
         let (mask, cpu, map) = (layout.data_size - 1, layout.cpu, &window.pair.map);
         let (header, data) = (NonNull::from(map.ring().header()), map.data_ranges()[0].0);
-        let place = Place { header, data, mask, cpu, held: Held::new() };
+        let place = SequenceRing { header, data, mask, cpu, held: Held::new() };
         Slow { place, generation: fork::generation(), window: HandlerMutex::new(window) }
     }
 
@@ -70,7 +70,7 @@ unsafe impl Send for CpuSpace<'_> {}
 unsafe impl Sync for CpuSpace<'_> {}
 
 // SAFETY: in the mapping of the window, which lives longer. The reservation is this process's, and no other overlaps it: see
-// `shared_window`; and while one is open no sequence of this process runs (`Place::held`). In a forked child it is private memory.
+// `shared_window`; and while one is open no sequence of this process runs (`SequenceRing::held`). In a forked child it is private memory.
 unsafe impl Space for CpuSpace<'_> {
     fn bytes(&self, _: &Reserved) -> NonNull<[u8]> {
         self.bytes

@@ -17,7 +17,7 @@ use crate::map::types_window::TypesWindow;
 use crate::sys::clock::boot_id;
 use crate::sys::cpu_thread::CpuThread;
 use crate::sys::futex;
-use crate::sys::rseq::{Ended, LONGEST, Place, Thread, Whole};
+use crate::sys::rseq::{Ended, LONGEST, SequenceRecord, SequenceRing, Thread};
 use crate::sys::sequence;
 use crate::sys::thread_id;
 use perfring_abi::{HEADER_LEN, Layout, Lead, Producers, RecordType, RecordWord};
@@ -146,7 +146,7 @@ impl CpuWindow {
         let word = RecordWord::of(kind, payload.len() + self.lead.len());
         // All whole words, and what is left with its padding.
         let words = payload.len() / 8;
-        let whole = Whole {
+        let whole = SequenceRecord {
             word: word.raw(),
             size: word.size(),
             from: payload.as_ptr(),
@@ -189,7 +189,7 @@ impl CpuWindow {
     }
 
     fn ring(&self) -> Ring<'_> {
-        let Place { header, data, mask, .. } = &self.slow.place;
+        let SequenceRing { header, data, mask, .. } = &self.slow.place;
         // SAFETY: as in `Mirror::ring`, whose mapping this is, for as long as `self`: a page of atomics.
         let header = unsafe { header.as_ref() };
         let words = (*mask as usize + 1) / 8;

@@ -3,7 +3,7 @@
 use crate::file::error::{AttachError, Role};
 use crate::file::liveness::is_dead;
 use crate::file::location::Location;
-use crate::file::open::{Access, RingFile, Seat};
+use crate::file::open::{FileAccess, RingFile, Seat};
 use crate::map::plain::Plain;
 use crate::sys::clock::{boot_began_ns, boot_id};
 use crate::sys::ofd_lock::ByteLock;
@@ -110,7 +110,7 @@ fn newest_wall(map: &Plain) -> Option<u64> {
 
 /// Opens a ring and reads its totals, also where it is so corrupt that no record can be read.
 pub fn peek(location: impl Into<Location>) -> Result<(RingFile, Option<RingTotals>), AttachError> {
-    let ring = RingFile::open(location.into(), Access::Read)?;
+    let ring = RingFile::open(location.into(), FileAccess::Read)?;
     let totals = ring.totals()?;
     Ok((ring, totals))
 }

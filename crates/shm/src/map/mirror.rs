@@ -11,12 +11,12 @@ use crate::map::loan::Loan;
 use crate::sys::copy::copy_fresh;
 use crate::sys::fork::NotForChildren;
 use crate::sys::host::page_size;
-use crate::sys::sigbus::Guarded;
+use crate::sys::sigbus::SigbusGuard;
 use memmap2::MmapRaw;
 use nix::errno::Errno;
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Header, RecordType, Slot};
-use perfring_ring::{Frame, Range, Reserved, Ring, Shared, TypeTable, TypeTableWriter};
+use perfring_ring::{AuxRange, Frame, Reserved, Ring, Shared, TypeTableArea, TypeTableWriter};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
@@ -25,7 +25,7 @@ use std::slice;
 #[derive(Debug)]
 pub(crate) struct Mirror {
     // Before what it guards, so that it is dropped first.
-    pub(super) guard: Guarded,
+    pub(super) guard: SigbusGuard,
     range: AddressRange,
     data: NonNull<u8>,
     data_size: usize,
@@ -63,10 +63,10 @@ impl Mirror {
         let data = unsafe { range.base().add(page as usize) };
         let slots = ring.layout.slots as usize;
         let types_size = ring.layout.types_size as usize;
-        let guard = Guarded::default();
+        let guard = SigbusGuard::default();
         let mut map =
             Mirror { guard, range, data, data_size, control, slots, types_size, aux, loan: None };
-        map.guard = Guarded::new(map.ranges(), access == DataAccess::Write, ring.watched());
+        map.guard = SigbusGuard::new(map.ranges(), access == DataAccess::Write, ring.watched());
         Ok(map)
     }
 
@@ -261,7 +261,7 @@ impl Mirror {
     ///
     /// # Safety
     /// As for [`Mirror::pinned`], and `aux_tail` is not moved past it either.
-    pub(crate) unsafe fn pinned_range(&self, range: Range) -> &[u8] {
+    pub(crate) unsafe fn pinned_range(&self, range: AuxRange) -> &[u8] {
         let Some(aux) = &self.aux else { return &[] };
         // SAFETY: `bytes` stays inside the mapping. They are initialised: a file's are. Every store
         // to them happened before the head was published (A, B), and no producer of ours stores
@@ -313,8 +313,8 @@ impl Mirror {
     }
 
     /// Returns the type table.
-    pub(crate) fn types(&self) -> TypeTable<'_> {
-        TypeTable::new(words_before(&self.control, self.control.len(), self.types_size))
+    pub(crate) fn types(&self) -> TypeTableArea<'_> {
+        TypeTableArea::new(words_before(&self.control, self.control.len(), self.types_size))
     }
 
     /// Returns the type table of a mirror that is mapped with [`DataAccess::Write`].

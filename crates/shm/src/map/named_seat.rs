@@ -5,7 +5,7 @@ use crate::file::open::{RingFile, Seat};
 use crate::sys::exit::Signed;
 use crate::sys::fork::NotForChildren;
 use crate::sys::ofd_lock::ByteLock;
-use crate::sys::sigbus::Guarded;
+use crate::sys::sigbus::SigbusGuard;
 use memmap2::{MmapOptions, MmapRaw};
 use perfring_abi::{ConsumerSeat, JOIN_LOCK_BYTE, NAME_WORDS};
 use perfring_ring::{NamedSeat, OwnerInfo, Ring, Seats};
@@ -23,7 +23,7 @@ const JOIN_NAP: Duration = Duration::from_millis(1);
 pub(crate) struct SeatArea {
     // Both before the mapping, as in `Plain`.
     _children: NotForChildren,
-    _guard: Guarded,
+    _guard: SigbusGuard,
     map: MmapRaw,
     count: usize,
 }
@@ -41,7 +41,7 @@ impl SeatArea {
         let none = (base, 0);
         Ok(SeatArea {
             _children: NotForChildren::mapping(base, map.len()),
-            _guard: Guarded::new([(base, map.len()), none, none], true, ring.watched()),
+            _guard: SigbusGuard::new([(base, map.len()), none, none], true, ring.watched()),
             map,
             count: ring.layout.consumers as usize,
         })

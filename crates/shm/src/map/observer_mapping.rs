@@ -3,12 +3,12 @@
 use crate::file::error::AttachError;
 use crate::file::liveness::is_dead;
 use crate::file::location::Location;
-use crate::file::open::{Access, RingFile, Seat};
+use crate::file::open::{FileAccess, RingFile, Seat};
 use crate::file::presence::Presence;
 use crate::file::trust::Trust;
 use crate::map::plain::Plain;
 use crate::map::raw::Raw;
-use perfring_ring::{Anchors, OwnerInfo, ReadError, RingTotals, Snapshot, TypeTable};
+use perfring_ring::{Anchors, OwnerInfo, ReadError, RingCopy, RingTotals, TypeTableArea};
 
 /// A ring that this process observes. It leaves no trace in the ring.
 #[derive(Debug)]
@@ -21,13 +21,13 @@ pub struct ObserverMapping {
 impl ObserverMapping {
     /// Maps a ring, whether or not processes are attached to it.
     pub fn open(location: impl Into<Location>) -> Result<Self, AttachError> {
-        Self::map(RingFile::open(location.into(), Access::Read)?)
+        Self::map(RingFile::open(location.into(), FileAccess::Read)?)
     }
 
     /// Maps a ring that somebody may truncate, or who may claim that its payloads are large: a guarded
     /// one is refused if they could be, and does not end this process.
     pub fn open_with(location: impl Into<Location>, trust: Trust) -> Result<Self, AttachError> {
-        let ring = RingFile::open(location.into(), Access::Read)?;
+        let ring = RingFile::open(location.into(), FileAccess::Read)?;
         trust.guards(&ring)?;
         Self::map(ring)
     }
@@ -65,7 +65,7 @@ impl ObserverMapping {
     }
 
     /// Returns the type table, from which `perfring_types` makes types.
-    pub fn types(&self) -> TypeTable<'_> {
+    pub fn types(&self) -> TypeTableArea<'_> {
         self.map.types()
     }
 
@@ -86,8 +86,8 @@ impl ObserverMapping {
     }
 
     /// Copies everything intact.
-    pub fn snapshot(&self) -> Result<Snapshot, ReadError> {
-        Snapshot::of(self.map.shared(), self.ring.layout.policy, is_dead(&self.ring))
+    pub fn snapshot(&self) -> Result<RingCopy, ReadError> {
+        RingCopy::of(self.map.shared(), self.ring.layout.policy, is_dead(&self.ring))
             .and_then(|snapshot| {
                 let snapshot = snapshot.with_lead(self.ring.layout.lead());
                 snapshot.with_aux(self.map.ring(), self.map.aux())

@@ -3,7 +3,7 @@
 use crate::map::mirror::Mirror;
 use crate::map::next::Next;
 use crate::sys::futex;
-use perfring_ring::{Count, Found, Frame, Lost, Range, ReadError, Reader, Told};
+use perfring_ring::{AuxRange, Count, Found, Frame, Lost, ReadError, Reader, Told};
 use std::cell::Cell;
 
 /// What a drop ring held at one moment: any number of its records can be held at a time. When it is
@@ -15,7 +15,7 @@ pub struct PinWindow<'a> {
     cursor: Cell<u64>,
     count: Cell<Count>,
     /// The last range of the AUX area that was taken.
-    last: Cell<Option<Range>>,
+    last: Cell<Option<AuxRange>>,
     told: Cell<Told>,
     /// Whether it was asked what was lost beyond the markers.
     looked: Cell<bool>,

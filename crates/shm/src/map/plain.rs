@@ -1,16 +1,16 @@
 //! The plain mapping of a whole ring, for readers that copy.
 
 use crate::file::error::AttachError;
-use crate::file::open::{Access, RingFile, Seat};
+use crate::file::open::{FileAccess, RingFile, Seat};
 use crate::file::trust::Trust;
 use crate::map::control::{slots, words_before};
 use crate::map::named_seat::seats;
 use crate::sys::fork::{self, NotForChildren};
-use crate::sys::sigbus::Guarded;
+use crate::sys::sigbus::SigbusGuard;
 use memmap2::{MmapOptions, MmapRaw};
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{ConsumerSeat, Header, Layout};
-use perfring_ring::{OwnerInfo, Ring, SeatState, Shared, TypeTable};
+use perfring_ring::{OwnerInfo, Ring, SeatState, Shared, TypeTableArea};
 use std::ptr::NonNull;
 use std::slice;
 
@@ -20,7 +20,7 @@ pub(crate) struct Plain {
     // Both are dropped before the mapping. The first is for a file that may hold a lock, which a
     // forked child's mapping would keep.
     _children: Option<NotForChildren>,
-    pub(super) guard: Guarded,
+    pub(super) guard: SigbusGuard,
     map: MmapRaw,
     data_offset: usize,
     data_size: usize,
@@ -32,7 +32,7 @@ impl Plain {
     pub(crate) fn map(ring: &RingFile) -> Result<Self, AttachError> {
         Trust::Auto.guards_mapping(ring)?;
         let layout = &ring.layout;
-        let locked = ring.access == Access::Write;
+        let locked = ring.access == FileAccess::Write;
         let opening = locked.then(fork::hold_off);
         let map = MmapOptions::new()
             .len(layout.file_size() as usize)
@@ -43,7 +43,11 @@ impl Plain {
         drop(opening);
         Ok(Plain {
             _children: children,
-            guard: Guarded::new([(base, map.len()), (base, 0), (base, 0)], false, ring.watched()),
+            guard: SigbusGuard::new(
+                [(base, map.len()), (base, 0), (base, 0)],
+                false,
+                ring.watched(),
+            ),
             map,
             data_offset: layout.data_offset() as usize,
             data_size: layout.data_size as usize,
@@ -94,9 +98,9 @@ impl Plain {
     }
 
     /// Returns the type table; only loads are allowed on it.
-    pub(crate) fn types(&self) -> TypeTable<'_> {
+    pub(crate) fn types(&self) -> TypeTableArea<'_> {
         let (end, size) = (self.layout.control_end() as usize, self.layout.types_size as usize);
-        TypeTable::new(words_before(&self.map, end, size))
+        TypeTableArea::new(words_before(&self.map, end, size))
     }
 
     /// Returns the AUX area, which ends the file, for copying; empty if there is none.

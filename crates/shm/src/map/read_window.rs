@@ -11,7 +11,7 @@ use crate::map::next::Next;
 use crate::map::pin_window::PinWindow;
 use crate::map::raw::RawReader;
 use crate::sys::futex;
-use perfring_ring::{Count, Found, Frame, Front, Lost, Range, ReadError, Reader, ResumePoint};
+use perfring_ring::{AuxRange, Count, Found, Frame, Front, Lost, ReadError, Reader, ResumePoint};
 use std::marker::PhantomData;
 
 /// Distance ahead of the cursor at which a line is prefetched.
@@ -286,7 +286,7 @@ impl ReadWindow<Guarded> {
     #[inline]
     pub fn next_to_copy(
         &mut self,
-        room: impl FnOnce(Range) -> Result<(), ReadError>,
+        room: impl FnOnce(AuxRange) -> Result<(), ReadError>,
     ) -> Result<Option<Found>, ReadError> {
         if let Some(frame) = self.next_frame() {
             return Ok(Some(Found::Record(frame)));
@@ -311,7 +311,7 @@ impl ReadWindow<Guarded> {
     }
 
     /// Copies words of a payload in the AUX area.
-    pub fn copy_range(&self, range: Range, to: &mut [u64]) {
+    pub fn copy_range(&self, range: AuxRange, to: &mut [u64]) {
         self.mapping.map.ring().copy_range(self.mapping.map.aux(), range, to);
     }
 }

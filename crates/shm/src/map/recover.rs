@@ -3,7 +3,7 @@
 use crate::file::error::AttachError;
 use crate::file::liveness::{FileLocks, drop_dead_of};
 use crate::file::location::Location;
-use crate::file::open::{Access, RingFile};
+use crate::file::open::{FileAccess, RingFile};
 use crate::file::trust::Trust;
 use crate::map::address_range::DataAccess;
 use crate::map::mirror::Mirror;
@@ -23,7 +23,7 @@ use perfring_ring::{Recovered, Refusal};
 pub fn recover(location: impl Into<Location>) -> Result<Recovered, AttachError> {
     let location = location.into();
     let opening = fork::hold_off();
-    let ring = RingFile::open(location, Access::Write)?;
+    let ring = RingFile::open(location, FileAccess::Write)?;
     Trust::Auto.guards_mapping(&ring)?;
     if ring.layout.consumers != 0 {
         drop_dead_of(&ring, Mirror::map(&ring, DataAccess::Write)?.ring());

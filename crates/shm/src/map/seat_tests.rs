@@ -1,7 +1,7 @@
 //! What a handle knows of the seats of its ring.
 
 use crate::file::create::{RingOptions, create};
-use crate::file::open::{Access, RingFile, Seat};
+use crate::file::open::{FileAccess, RingFile, Seat};
 use crate::map::consumer_mapping::{ConsumerMapping, Lines};
 use crate::map::shared_window::SharedWindow;
 use crate::map::write_window::WriteWindow;
@@ -60,7 +60,7 @@ fn of_threads_that_lock_a_byte_of_one_file_at_once_one_has_it_at_the_most() {
     let dir = tempfile::tempdir().unwrap();
     let ring = dir.path().join("ring");
     create(&ring, &RingOptions::default()).unwrap();
-    let file = RingFile::open(ring.into(), Access::Write).unwrap().file;
+    let file = RingFile::open(ring.into(), FileAccess::Write).unwrap().file;
     let (inside, most) = (AtomicU32::new(0), AtomicU32::new(0));
     std::thread::scope(|scope| {
         for _ in 0..4 {

@@ -8,7 +8,7 @@
 use crate::file::error::AttachError;
 use crate::file::liveness::FileLocks;
 use crate::file::location::Location;
-use crate::file::open::{Access, RingFile};
+use crate::file::open::{FileAccess, RingFile};
 use crate::file::trust::Trust;
 use crate::map::free_slot::take_slot;
 use crate::map::mirror::Mirror;
@@ -74,7 +74,7 @@ impl SharedWindow {
         attach_wait: Duration,
     ) -> Result<Self, AttachError> {
         let opening = fork::hold_off();
-        let ring = RingFile::open(location, Access::Write)?;
+        let ring = RingFile::open(location, FileAccess::Write)?;
         ring.expect(kind)?;
         // Before the lock is taken: a child forked in between would keep it.
         let (children, map) = Mirror::for_producer(&ring, trust)?;

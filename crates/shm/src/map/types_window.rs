@@ -4,7 +4,7 @@ use crate::file::open::RingFile;
 use crate::map::mirror::Mirror;
 use crate::sys::fork::NotForChildren;
 use crate::sys::ofd_lock::ByteLock;
-use perfring_ring::{ReadError, TableFull, TypeTable, TypeTableWriter};
+use perfring_ring::{ReadError, TableFull, TypeTableArea, TypeTableWriter};
 use std::io;
 
 /// The type table of a ring that is mapped writable.
@@ -32,7 +32,7 @@ impl<'a> TypesWindow<'a> {
 
     /// Returns the table.
     #[must_use]
-    pub fn table(&self) -> TypeTable<'a> {
+    pub fn table(&self) -> TypeTableArea<'a> {
         self.map.types()
     }
 

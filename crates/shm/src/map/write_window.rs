@@ -8,7 +8,7 @@
 use crate::file::error::AttachError;
 use crate::file::liveness::{FileLocks, drop_dead_of};
 use crate::file::location::Location;
-use crate::file::open::{Access, RingFile, Seat};
+use crate::file::open::{FileAccess, RingFile, Seat};
 use crate::file::trust::Trust;
 use crate::map::mirror::Mirror;
 use crate::map::pages::{Pages, PagesError};
@@ -67,7 +67,7 @@ impl WriteWindow {
     pub fn attach(location: impl Into<Location>, trust: Trust) -> Result<Self, AttachError> {
         let location = location.into();
         let opening = fork::hold_off();
-        let ring = RingFile::open(location, Access::Write)?;
+        let ring = RingFile::open(location, FileAccess::Write)?;
         ring.expect(Producers::One)?;
         // Before the lock is taken: a child forked in between would keep it.
         let (children, map) = Mirror::for_producer(&ring, trust)?;

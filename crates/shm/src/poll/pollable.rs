@@ -4,8 +4,8 @@ use crate::file::location::Location;
 use crate::map::consumer_mapping::ConsumerMapping;
 use crate::map::sleeper::Ticket;
 use crate::poll::front_page::FrontPage;
-use crate::poll::thread::Waiter as ThreadWaiter;
-use crate::poll::uring::{Waiter as RingWaiter, available};
+use crate::poll::thread::ThreadWaiter;
+use crate::poll::uring::{UringWaiter, available};
 use crate::sys::fork;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -47,7 +47,7 @@ perfring_abi::debug_by_display!(PollError);
 
 #[derive(Debug)]
 enum By {
-    Ring(Box<RingWaiter>),
+    Ring(Box<UringWaiter>),
     Thread(ThreadWaiter),
 }
 
@@ -93,7 +93,7 @@ impl ConsumerMapping {
     pub fn pollable(&self, by: PollBy) -> Result<Pollable, PollError> {
         let page = Arc::new(FrontPage::map(&self.ring).map_err(self.failed("mapping its page"))?);
         let generation = fork::generation();
-        let ring = || RingWaiter::new(Arc::clone(&page)).map(|new| By::Ring(Box::new(new)));
+        let ring = || UringWaiter::new(Arc::clone(&page)).map(|new| By::Ring(Box::new(new)));
         let thread = || {
             let waiter = ThreadWaiter::new(Arc::clone(&page)).map(By::Thread);
             waiter.map_err(self.failed("making an eventfd and its thread"))

@@ -30,13 +30,13 @@ struct Asked {
 
 /// One ring that the thread waits for.
 #[derive(Debug)]
-struct Line {
+struct WaitedRing {
     page: Arc<FrontPage>,
     bell: OwnedFd,
     asked: Mutex<Option<Asked>>,
 }
 
-impl Line {
+impl WaitedRing {
     fn ring(&self, asked: &mut Option<Asked>) {
         *asked = None;
         // The counter is far from its maximum, at which a write would fail.
@@ -68,12 +68,12 @@ impl Line {
 struct Shard {
     /// Incremented to make the thread reload what it waits for.
     news: AtomicU32,
-    lines: Mutex<Lines>,
+    lines: Mutex<WaitedRings>,
 }
 
 #[derive(Debug, Default)]
-struct Lines {
-    all: Vec<Arc<Line>>,
+struct WaitedRings {
+    all: Vec<Arc<WaitedRing>>,
     runs: bool,
 }
 
@@ -110,16 +110,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[derive(Debug)]
-pub(crate) struct Waiter {
-    line: Arc<Line>,
+pub(crate) struct ThreadWaiter {
+    line: Arc<WaitedRing>,
     shard: Arc<Shard>,
     generation: u32,
 }
 
-impl Waiter {
+impl ThreadWaiter {
     pub(crate) fn new(page: Arc<FrontPage>) -> io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let line = Arc::new(Line { page, bell, asked: Mutex::new(None) });
+        let line = Arc::new(WaitedRing { page, bell, asked: Mutex::new(None) });
         let pool = pool();
         let mut shards = lock(&pool.shards);
         let free = shards.iter().find(|shard| lock(&shard.lines).all.len() < LINES).cloned();
@@ -138,7 +138,7 @@ impl Waiter {
         }
         lines.all.push(Arc::clone(&line));
         drop(lines);
-        Ok(Waiter { line, shard, generation: pool.generation })
+        Ok(ThreadWaiter { line, shard, generation: pool.generation })
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -171,7 +171,7 @@ impl Waiter {
     }
 }
 
-impl Drop for Waiter {
+impl Drop for ThreadWaiter {
     fn drop(&mut self) {
         if self.generation == fork::generation() {
             lock(&self.shard.lines).all.retain(|line| !Arc::ptr_eq(line, &self.line));

@@ -15,10 +15,10 @@ pub(crate) const ANY_WAKE: u64 = u32::MAX as u64;
 /// A wait, and the limit that is linked to it.
 const ENTRIES: u32 = 2;
 
-type Ring = IoUring<squeue::Entry, cqueue::Entry>;
+type Uring = IoUring<squeue::Entry, cqueue::Entry>;
 
-fn build() -> io::Result<Ring> {
-    Ring::builder().build(ENTRIES)
+fn build() -> io::Result<Uring> {
+    Uring::builder().build(ENTRIES)
 }
 
 /// Returns whether this process may make io_urings, and the kernel's can wait for futexes. (A
@@ -41,8 +41,8 @@ struct Listening {
     until: Option<Instant>,
 }
 
-pub(crate) struct Waiter {
-    ring: Ring,
+pub(crate) struct UringWaiter {
+    ring: Uring,
     page: Arc<FrontPage>,
     /// The kernel gets its address, so it is boxed.
     limit: Box<Timespec>,
@@ -53,13 +53,13 @@ pub(crate) struct Waiter {
     next_id: u64,
 }
 
-impl std::fmt::Debug for Waiter {
+impl std::fmt::Debug for UringWaiter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Waiter").field("fd", &self.ring.as_raw_fd()).finish_non_exhaustive()
+        f.debug_struct("UringWaiter").field("fd", &self.ring.as_raw_fd()).finish_non_exhaustive()
     }
 }
 
-impl Waiter {
+impl UringWaiter {
     pub(crate) fn new(page: Arc<FrontPage>) -> io::Result<Self> {
         if !available() {
             return Err(io::Error::new(
@@ -68,7 +68,7 @@ impl Waiter {
             ));
         }
         let (limit, listening) = (Box::new(Timespec::new()), None);
-        Ok(Waiter { ring: build()?, page, limit, listening, stale: false, next_id: 0 })
+        Ok(UringWaiter { ring: build()?, page, limit, listening, stale: false, next_id: 0 })
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 pub(crate) const ENTRIES: usize = 256;
 
 /// The entry of a table: made of atomics, as handlers read it while it is filled.
-pub(crate) trait Entry: 'static {
+pub(crate) trait TableEntry: 'static {
     /// A free one.
     const FREE: Self;
     /// Claims a free entry for the caller to fill. Returns whether it was free.
@@ -20,7 +20,7 @@ pub(crate) struct Block<E> {
     next: AtomicPtr<Block<E>>,
 }
 
-impl<E: Entry> Block<E> {
+impl<E: TableEntry> Block<E> {
     pub(crate) const fn new() -> Self {
         Block { entries: [const { E::FREE }; ENTRIES], next: AtomicPtr::new(null_mut()) }
     }

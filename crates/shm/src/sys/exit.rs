@@ -30,7 +30,7 @@ const ENDING: u32 = 3;
 
 /// A seat that a handle of this process has signed.
 #[derive(Debug)]
-struct Entry {
+struct ExitEntry {
     state: AtomicU32,
     /// In a mapping that lives as long as the entry is in use.
     holder: AtomicPtr<Holder>,
@@ -45,8 +45,8 @@ struct Entry {
     generation: AtomicU32,
 }
 
-impl blocks::Entry for Entry {
-    const FREE: Self = Entry {
+impl blocks::TableEntry for ExitEntry {
+    const FREE: Self = ExitEntry {
         state: AtomicU32::new(FREE),
         holder: AtomicPtr::new(null_mut()),
         epoch: AtomicU64::new(0),
@@ -63,7 +63,7 @@ impl blocks::Entry for Entry {
     }
 }
 
-static TABLE: Block<Entry> = Block::new();
+static TABLE: Block<ExitEntry> = Block::new();
 
 /// Whether `exit(3)` will call [`on_exit`]. A process that attaches while it ends has it called again.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
@@ -71,7 +71,7 @@ static REGISTERED: AtomicBool = AtomicBool::new(false);
 /// A signed seat, which the end of the process signs off. To be dropped before the mapping and the file.
 #[derive(Debug)]
 pub(crate) struct Signed {
-    entry: &'static Entry,
+    entry: &'static ExitEntry,
     generation: u32,
 }
 

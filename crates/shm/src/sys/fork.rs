@@ -32,7 +32,7 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 static NULL: AtomicI32 = AtomicI32::new(-1);
 
 #[derive(Debug)]
-struct Entry {
+struct ForkEntry {
     /// 0 free, 1 being filled, else in use.
     state: AtomicU32,
     base: AtomicPtr<u8>,
@@ -41,8 +41,8 @@ struct Entry {
     fd: AtomicI32,
 }
 
-impl blocks::Entry for Entry {
-    const FREE: Self = Entry {
+impl blocks::TableEntry for ForkEntry {
+    const FREE: Self = ForkEntry {
         state: AtomicU32::new(0),
         base: AtomicPtr::new(null_mut()),
         len: AtomicUsize::new(0),
@@ -55,7 +55,7 @@ impl blocks::Entry for Entry {
     }
 }
 
-static TABLE: Block<Entry> = Block::new();
+static TABLE: Block<ForkEntry> = Block::new();
 
 /// Threads that have opened a ring, or are about to, and have not registered it.
 static OPENING: AtomicU32 = AtomicU32::new(0);
@@ -173,7 +173,7 @@ pub(crate) fn generation() -> u32 {
 #[derive(Debug)]
 pub(crate) struct NotForChildren {
     generation: u32,
-    entries: [Option<&'static Entry>; 3],
+    entries: [Option<&'static ForkEntry>; 3],
 }
 
 impl NotForChildren {

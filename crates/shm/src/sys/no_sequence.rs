@@ -1,6 +1,6 @@
 //! In the place of `sequence` where there are none.
 
-use crate::sys::rseq::{Ended, NoRseq, Place, RseqRegistration, Thread, Whole};
+use crate::sys::rseq::{Ended, NoRseq, RseqRegistration, SequenceRecord, SequenceRing, Thread};
 
 pub(crate) fn thread() -> Result<Thread, NoRseq> {
     Err(NoRseq::Architecture)
@@ -10,10 +10,14 @@ pub(crate) fn registration() -> Result<RseqRegistration, NoRseq> {
     Err(NoRseq::Architecture)
 }
 
-pub(crate) unsafe fn publish<const LEAD: usize>(_: Thread, _: &Place, _: Whole) -> Ended {
+pub(crate) unsafe fn publish<const LEAD: usize>(
+    _: Thread,
+    _: &SequenceRing,
+    _: SequenceRecord,
+) -> Ended {
     Ended::Slow
 }
 
-pub(crate) unsafe fn close(_: Thread, _: &Place, _: u32) -> Ended {
+pub(crate) unsafe fn close(_: Thread, _: &SequenceRing, _: u32) -> Ended {
     Ended::Slow
 }

@@ -33,7 +33,7 @@ pub(crate) struct LockFile {
 }
 
 /// A word that stands for a held range in this process, and in no child of it.
-fn mark((start, len): Range) -> u64 {
+fn mark((start, len): ByteRange) -> u64 {
     let of_all = u64::from(len == 0);
     // Byte offsets of a ring are below 2^48.
     (start + 1) << 16 | of_all << 15 | u64::from(fork::generation()) & 0x7fff
@@ -47,7 +47,7 @@ impl LockFile {
     /// Notes a range before it is locked. Returns false if this description has the range, or another thread is locking it:
     /// the kernel would grant it twice. Each of two threads notes the range and then looks for the other, in one order for
     /// all threads, so at most one of them gets true.
-    fn note(&self, range: Range) -> bool {
+    fn note(&self, range: ByteRange) -> bool {
         let mark = mark(range);
         let found = || self.held.iter().filter(|word| word.load(Ordering::SeqCst) == mark).count();
         if found() > 0 {
@@ -63,7 +63,7 @@ impl LockFile {
         true
     }
 
-    fn forget(&self, range: Range) {
+    fn forget(&self, range: ByteRange) {
         for word in &self.held {
             if word.compare_exchange(mark(range), 0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 return;
@@ -85,12 +85,12 @@ impl LockFile {
 
     /// Returns whether nobody else holds any of the bytes, and a read lock keeps this process from
     /// taking them.
-    pub(crate) fn is_read_locked(&self, range: Range) -> io::Result<bool> {
+    pub(crate) fn is_read_locked(&self, range: ByteRange) -> io::Result<bool> {
         Ok(!self.conflicts(libc::F_RDLCK, range)? && self.conflicts(libc::F_WRLCK, range)?)
     }
 
     /// Returns whether another open file description has a lock with which this one would conflict.
-    fn conflicts(&self, kind: libc::c_int, range: Range) -> io::Result<bool> {
+    fn conflicts(&self, kind: libc::c_int, range: ByteRange) -> io::Result<bool> {
         let mut probe = request(kind, range);
         fcntl(&self.file, FcntlArg::F_OFD_GETLK(&mut probe))?;
         Ok(libc::c_int::from(probe.l_type) != libc::F_UNLCK)
@@ -116,17 +116,17 @@ impl Deref for LockFile {
 #[derive(Debug)]
 pub(crate) struct ByteLock {
     file: Arc<LockFile>,
-    range: Range,
+    range: ByteRange,
     generation: u32,
 }
 
 /// Bytes of the file: the first, and their number; 0 means all to the end.
-pub(crate) type Range = (u64, u64);
+pub(crate) type ByteRange = (u64, u64);
 
 /// All bytes of the file.
-pub(crate) const ALL: Range = (0, 0);
+pub(crate) const ALL: ByteRange = (0, 0);
 
-fn request(kind: libc::c_int, (start, len): Range) -> libc::flock {
+fn request(kind: libc::c_int, (start, len): ByteRange) -> libc::flock {
     libc::flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
@@ -147,7 +147,7 @@ impl ByteLock {
         Self::take_range(file, ALL)
     }
 
-    fn take_range(file: &Arc<LockFile>, range: Range) -> io::Result<Option<Self>> {
+    fn take_range(file: &Arc<LockFile>, range: ByteRange) -> io::Result<Option<Self>> {
         let generation = fork::generation();
         if !file.note(range) {
             return Ok(None);

@@ -40,7 +40,7 @@ pub enum NoRseq {
 /// What a sequence needs of its ring's mapping.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct SequenceRing {
     pub(crate) header: NonNull<Header>,
     /// The first copy of the data area, which is followed by another.
     pub(crate) data: NonNull<u8>,
@@ -166,7 +166,7 @@ pub(crate) enum Ended {
 
 /// A record as a sequence writes it.
 #[derive(Clone, Copy)]
-pub(crate) struct Whole {
+pub(crate) struct SequenceRecord {
     pub(crate) word: u64,
     /// Bytes in the ring, with header and lead.
     pub(crate) size: u64,

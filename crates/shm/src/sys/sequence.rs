@@ -3,7 +3,9 @@
 
 use crate::sys::libc_area;
 use crate::sys::own_area;
-use crate::sys::rseq::{Area, Ended, NoRseq, ORIGINAL, Place, RseqRegistration, Thread, Whole};
+use crate::sys::rseq::{
+    Area, Ended, NoRseq, ORIGINAL, RseqRegistration, SequenceRecord, SequenceRing, Thread,
+};
 use core::arch::asm;
 use core::mem::offset_of;
 use perfring_abi::{HEADER_LEN, Header, Lead};
@@ -115,8 +117,8 @@ macro_rules! sequence {
             "9:",
             RSEQ_CS = const offset_of!(Area, rseq_cs),
             CPU_ID = const offset_of!(Area, cpu_id),
-            CPU = const offset_of!(Place, cpu),
-            HEADER = const offset_of!(Place, header),
+            CPU = const offset_of!(SequenceRing, cpu),
+            HEADER = const offset_of!(SequenceRing, header),
             STATE = const offset_of!(Header, cpu.state),
             $($operands)*
         )
@@ -159,8 +161,8 @@ macro_rules! sequence {
             "9:",
             RSEQ_CS = const offset_of!(Area, rseq_cs),
             CPU_ID = const offset_of!(Area, cpu_id),
-            CPU = const offset_of!(Place, cpu),
-            HEADER = const offset_of!(Place, header),
+            CPU = const offset_of!(SequenceRing, cpu),
+            HEADER = const offset_of!(SequenceRing, header),
             STATE = const offset_of!(Header, cpu.state),
             $($operands)*
         )
@@ -196,11 +198,11 @@ const WRITER_BIT: u32 = {
 #[inline(always)]
 pub(crate) unsafe fn publish<const LEAD: usize>(
     thread: Thread,
-    place: &Place,
-    whole: Whole,
+    place: &SequenceRing,
+    whole: SequenceRecord,
 ) -> Ended {
     let code: u64;
-    let Whole { word, size, from, words, last, now, writer } = whole;
+    let SequenceRecord { word, size, from, words, last, now, writer } = whole;
     #[cfg(target_arch = "x86_64")]
     // `$stores` are the lines that store what is before the payload, which begins `BODY` bytes into the record.
     macro_rules! lines {
@@ -262,9 +264,9 @@ pub(crate) unsafe fn publish<const LEAD: usize>(
                     HEAD = const offset_of!(Header, data_head),
                     LIMIT = const offset_of!(Header, cpu.limit),
                     COUNT = const offset_of!(Header, cpu.count),
-                    DATA = const offset_of!(Place, data),
-                    MASK = const offset_of!(Place, mask),
-                    HELD = const offset_of!(Place, held),
+                    DATA = const offset_of!(SequenceRing, data),
+                    MASK = const offset_of!(SequenceRing, mask),
+                    HELD = const offset_of!(SequenceRing, held),
                     options(nostack)
                 );
             }
@@ -354,8 +356,8 @@ pub(crate) unsafe fn publish<const LEAD: usize>(
             NEWEST = const offset_of!(Header, shared.newest_timestamp),
             STATE_TO_LIMIT = const offset_of!(Header, cpu.limit) - offset_of!(Header, cpu.state),
             STATE_TO_COUNT = const offset_of!(Header, cpu.count) - offset_of!(Header, cpu.state),
-            DATA = const offset_of!(Place, data), MASK = const offset_of!(Place, mask),
-            HELD = const offset_of!(Place, held), HEADER_LEN = const HEADER_LEN, TIME_AT = const TIME_AT, WRITER_AT = const WRITER_AT,
+            DATA = const offset_of!(SequenceRing, data), MASK = const offset_of!(SequenceRing, mask),
+            HELD = const offset_of!(SequenceRing, held), HEADER_LEN = const HEADER_LEN, TIME_AT = const TIME_AT, WRITER_AT = const WRITER_AT,
             WRITER_BIT = const WRITER_BIT, options(nostack)
         );
     }
@@ -366,7 +368,7 @@ pub(crate) unsafe fn publish<const LEAD: usize>(
 ///
 /// # Safety
 /// As for [`publish`], of the mapping.
-pub(crate) unsafe fn close(thread: Thread, place: &Place, slot: u32) -> Ended {
+pub(crate) unsafe fn close(thread: Thread, place: &SequenceRing, slot: u32) -> Ended {
     let code: u64;
     let closed = u64::from(slot) + 1;
     #[cfg(target_arch = "x86_64")]

@@ -32,15 +32,15 @@ static ON: AtomicBool = AtomicBool::new(false);
 static INSTALL: Mutex<()> = Mutex::new(());
 /// Bytes of a page.
 static PAGE: AtomicUsize = AtomicUsize::new(0);
-static TABLE: Block<Entry> = Block::new();
+static TABLE: Block<SigbusEntry> = Block::new();
 
 /// A range of whole pages.
-struct Range {
+struct PageRange {
     base: AtomicUsize,
     len: AtomicUsize,
 }
 
-impl Range {
+impl PageRange {
     fn set(&self, (base, len): (NonNull<u8>, usize)) {
         self.base.store(base.as_ptr().expose_provenance(), Ordering::Relaxed);
         self.len.store(len, Ordering::Relaxed);
@@ -52,11 +52,11 @@ impl Range {
 }
 
 /// A ring's mapping.
-struct Entry {
+struct SigbusEntry {
     /// A multiple of four: free; plus one: being filled; plus two: in use. It only rises.
     state: AtomicU64,
     /// One that begins with its header, and perhaps others of its control pages and its AUX area.
-    ranges: [Range; 3],
+    ranges: [PageRange; 3],
     writable: AtomicBool,
     /// The file's descriptor, which is open while the entry is in use.
     fd: AtomicI32,
@@ -73,10 +73,10 @@ const TRUNCATED: u8 = 1;
 /// The file is as long as it was, and a page could not be had.
 const NO_SPACE: u8 = 2;
 
-impl blocks::Entry for Entry {
-    const FREE: Self = Entry {
+impl blocks::TableEntry for SigbusEntry {
+    const FREE: Self = SigbusEntry {
         state: AtomicU64::new(0),
-        ranges: [const { Range { base: AtomicUsize::new(0), len: AtomicUsize::new(0) } }; 3],
+        ranges: [const { PageRange { base: AtomicUsize::new(0), len: AtomicUsize::new(0) } }; 3],
         writable: AtomicBool::new(false),
         fd: AtomicI32::new(-1),
         size: AtomicU64::new(0),
@@ -140,20 +140,23 @@ pub fn install_sigbus_handler() -> io::Result<()> {
 /// A mapping, registered if this process called [`install_sigbus_handler`]. To be dropped before
 /// the mapping is.
 #[derive(Debug, Default)]
-pub(crate) struct Guarded {
-    entry: Option<&'static Entry>,
+pub(crate) struct SigbusGuard {
+    entry: Option<&'static SigbusEntry>,
     /// Open for as long as the entry is in use.
     _file: Option<Arc<LockFile>>,
 }
 
-impl std::fmt::Debug for Entry {
+impl std::fmt::Debug for SigbusEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (base, len) = self.ranges[0].get();
-        f.debug_struct("Entry").field("base", &base).field("len", &len).finish_non_exhaustive()
+        f.debug_struct("SigbusEntry")
+            .field("base", &base)
+            .field("len", &len)
+            .finish_non_exhaustive()
     }
 }
 
-impl Guarded {
+impl SigbusGuard {
     /// Registers a ring's mapping, if this process called [`install_sigbus_handler`]: the first
     /// part begins with the header, and the others may be empty.
     pub(crate) fn new(
@@ -162,7 +165,7 @@ impl Guarded {
         (file, size): (&Arc<LockFile>, u64),
     ) -> Self {
         if !ON.load(Ordering::Acquire) {
-            return Guarded::default();
+            return SigbusGuard::default();
         }
         // A handler installed since then is put behind ours; if that fails, the order stays as it
         // was.
@@ -177,7 +180,7 @@ impl Guarded {
         entry.size.store(size, Ordering::Relaxed);
         entry.cut_off.store(WHOLE, Ordering::Relaxed);
         entry.state.store(state + 1, Ordering::Release);
-        Guarded { entry: Some(entry), _file: Some(Arc::clone(file)) }
+        SigbusGuard { entry: Some(entry), _file: Some(Arc::clone(file)) }
     }
 
     /// Returns the error for a ring that was found to be corrupt.
@@ -197,7 +200,7 @@ impl Guarded {
                 .is_some_and(|length| length < entry.size.load(Ordering::Relaxed))
         {
             // The entry is in use for as long as `self`.
-            replace_all(entry, entry.ranges.each_ref().map(Range::get), TRUNCATED);
+            replace_all(entry, entry.ranges.each_ref().map(PageRange::get), TRUNCATED);
         }
     }
 
@@ -229,7 +232,7 @@ pub(crate) fn length_of(fd: RawFd) -> Option<u64> {
     (stat.st_mode & libc::S_IFMT == libc::S_IFREG).then_some(stat.st_size.max(0) as u64)
 }
 
-impl Drop for Guarded {
+impl Drop for SigbusGuard {
     fn drop(&mut self) {
         if let Some(entry) = self.entry {
             entry.state.fetch_add(2, Ordering::Release);
@@ -267,7 +270,7 @@ fn cover(at: usize) -> bool {
         if state & 3 != 2 {
             continue;
         }
-        let ranges = entry.ranges.each_ref().map(Range::get);
+        let ranges = entry.ranges.each_ref().map(PageRange::get);
         if !ranges.iter().any(|(base, len)| at.wrapping_sub(*base) < *len) {
             continue;
         }
@@ -283,7 +286,11 @@ fn cover(at: usize) -> bool {
     false
 }
 
-fn replace_all(entry: &Entry, [(base, len), others @ ..]: [(usize, usize); 3], why: u8) -> bool {
+fn replace_all(
+    entry: &SigbusEntry,
+    [(base, len), others @ ..]: [(usize, usize); 3],
+    why: u8,
+) -> bool {
     // Before any page is replaced: a thread that has read zeros and checks afterwards sees it. The first reason stays.
     let _ = entry.cut_off.compare_exchange(WHOLE, why, Ordering::SeqCst, Ordering::Relaxed);
     let writable = entry.writable.load(Ordering::Relaxed);

@@ -192,7 +192,7 @@ fn a_page_that_is_missing_from_a_file_of_the_right_length_is_no_space() {
         file.set_len(left).unwrap();
         let map: MmapRaw = MmapOptions::new().map_raw(&mapped).unwrap();
         let base = NonNull::new(map.as_mut_ptr()).unwrap();
-        let guard = Guarded::new([(base, 8192), (base, 0), (base, 0)], true, (&file, 8192));
+        let guard = SigbusGuard::new([(base, 8192), (base, 0), (base, 0)], true, (&file, 8192));
         mapped.set_len(0).unwrap();
         assert_eq!(guard.cut_off(), None);
         // SAFETY: the mapping has 8,192 bytes.

@@ -22,18 +22,18 @@ pub struct ThreadContext {
 
 /// The fixed part of a record. Its bytes have any alignment: the library promises 2.
 #[repr(C)]
-struct Head {
+struct ContextHead {
     trace_id: [u8; 16],
     span_id: [u8; 8],
     valid: AtomicU8,
     trace_flags: u8,
 }
 
-type Slot = AtomicPtr<Head>;
+type ContextSlot = AtomicPtr<ContextHead>;
 
 thread_local! {
     /// This thread's variable; null where there is none.
-    static SLOT: Cell<Option<*const Slot>> = const { Cell::new(None) };
+    static SLOT: Cell<Option<*const ContextSlot>> = const { Cell::new(None) };
 }
 
 impl ThreadContext {
@@ -58,17 +58,17 @@ impl ThreadContext {
             return None;
         }
         compiler_fence(Ordering::Acquire);
-        let Head { trace_id, span_id, trace_flags, .. } = *record;
+        let ContextHead { trace_id, span_id, trace_flags, .. } = *record;
         let some = trace_id != [0; 16] && span_id != [0; 8];
         some.then_some(ThreadContext { trace_id, span_id, trace_flags })
     }
 }
 
 #[cold]
-fn find() -> *const Slot {
+fn find() -> *const ContextSlot {
     // SAFETY: looks a name up. For a thread-local variable the linker returns the calling thread's.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"otel_thread_ctx_v1".as_ptr()) };
-    let slot: *const Slot = if found.is_null() { ptr::null() } else { found.cast() };
+    let slot: *const ContextSlot = if found.is_null() { ptr::null() } else { found.cast() };
     SLOT.set(Some(slot));
     slot
 }

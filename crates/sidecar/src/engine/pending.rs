@@ -1,7 +1,7 @@
 //! The event that is held.
 
 use super::merges::RingId;
-use perfring_consumer::{Record, WriterId};
+use perfring_consumer::{RecordRef, WriterId};
 use perfring_export::{Event, Loss, Origin, Rec, What};
 
 /// An event that one output has no room for: the only one that is held for it.
@@ -47,7 +47,8 @@ impl Pending {
     pub(super) fn event<'a>(&'a self, origin: &'a Origin) -> Event<'a> {
         let what = match &self.kept {
             Kept::Record { pos, kind, bytes, time, writer, late } => {
-                let record = Record { pos: *pos, kind: *kind, bytes, time: *time, writer: *writer };
+                let record =
+                    RecordRef { pos: *pos, kind: *kind, bytes, time: *time, writer: *writer };
                 What::Record(Rec::new_late(record, origin, *late))
             }
             Kept::Lost(loss) => What::Lost(*loss),

@@ -1,21 +1,21 @@
 //! Fields at offsets: Pod payloads, and rkyv archives, which add pointers.
 
-use super::layout::Layout;
+use super::layout::ByteLayout;
 use super::limits::{Fault, Left, labelled};
 use super::types::{TypeField, TypeShape};
 use super::value::Value;
 use crate::schema::Kind;
 
 /// Reads from one payload, and counts the values that it makes.
-pub(super) struct Reader<'a> {
+pub(super) struct ArchiveReader<'a> {
     payload: &'a [u8],
-    layout: Layout,
+    layout: ByteLayout,
     left: Left,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(payload: &'a [u8], layout: Layout) -> Self {
-        Reader { payload, layout, left: Left::of(payload) }
+impl<'a> ArchiveReader<'a> {
+    pub(super) fn new(payload: &'a [u8], layout: ByteLayout) -> Self {
+        ArchiveReader { payload, layout, left: Left::of(payload) }
     }
 
     /// Reads a struct of these fields that begins at `at`.

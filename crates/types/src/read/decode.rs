@@ -1,6 +1,6 @@
 //! Decoding a payload to a [`Value`].
 
-use super::archive::Reader;
+use super::archive::ArchiveReader;
 use super::json;
 use super::limits::{Fault, Left, labelled};
 use super::types::{Type, TypeShape};
@@ -88,14 +88,14 @@ impl Type {
                     let (is, says) = (payload.len(), self.size);
                     return Err(format!("it has {is} bytes instead of {says}").into());
                 }
-                Reader::new(payload, layout).structure(&self.fields, 0)
+                ArchiveReader::new(payload, layout).structure(&self.fields, 0)
             }
             Some(Encoding::Rkyv) => {
                 let layout = self.layout.clone()?;
                 let root = payload.len().checked_sub(self.size as usize).ok_or_else(|| {
                     format!("it has {} bytes, and its root needs {}", payload.len(), self.size)
                 })?;
-                Reader::new(payload, layout).structure(&self.fields, root)
+                ArchiveReader::new(payload, layout).structure(&self.fields, root)
             }
             Some(Encoding::Tagged) => self.tagged(payload),
             Some(Encoding::Utf8) => match str::from_utf8(payload) {
@@ -111,7 +111,7 @@ impl Type {
 
     fn tagged(&self, payload: &[u8]) -> Result<Value, Fault> {
         // A place for each field, then one for each other name.
-        let mut places: Vec<Option<Place>> = vec![None; self.fields.len()];
+        let mut places: Vec<Option<FoundValues>> = vec![None; self.fields.len()];
         let mut names: HashMap<&str, usize> = HashMap::new();
         // The limit for constants of the type. A value takes bytes of the payload, so those are few
         // anyway.
@@ -153,7 +153,7 @@ impl Type {
             left.take_label(&value)?;
             put(&mut places, at, &name, value);
         }
-        Ok(Value::Struct(places.into_iter().flatten().map(Place::named).collect()))
+        Ok(Value::Struct(places.into_iter().flatten().map(FoundValues::named).collect()))
     }
 
     /// Returns the index of the first field with this name, which gets its values.
@@ -164,13 +164,13 @@ impl Type {
 
 /// The values found under one name.
 #[derive(Clone)]
-struct Place {
+struct FoundValues {
     name: Arc<str>,
     first: Value,
     more: Vec<Value>,
 }
 
-impl Place {
+impl FoundValues {
     fn named(self) -> (Arc<str>, Value) {
         if self.more.is_empty() {
             return (self.name, self.first);
@@ -181,11 +181,11 @@ impl Place {
     }
 }
 
-fn put(places: &mut [Option<Place>], at: usize, name: &Arc<str>, value: Value) {
+fn put(places: &mut [Option<FoundValues>], at: usize, name: &Arc<str>, value: Value) {
     match places.get_mut(at) {
         Some(Some(place)) => place.more.push(value),
         Some(empty) => {
-            *empty = Some(Place { name: name.clone(), first: value, more: Vec::new() });
+            *empty = Some(FoundValues { name: name.clone(), first: value, more: Vec::new() });
         }
         None => {}
     }

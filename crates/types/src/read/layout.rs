@@ -4,23 +4,23 @@ use crate::schema::{Encoding, Kind};
 
 /// Byte order, and the width of rkyv's pointers and lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct ByteLayout {
     pub(super) big: bool,
     /// 2, 4 or 8 bytes.
     pub(super) width: usize,
 }
 
-impl Layout {
+impl ByteLayout {
     /// This machine's layout, which Pod has, since readers reject rings of the other byte order.
-    const NATIVE: Layout = Layout { big: cfg!(target_endian = "big"), width: 4 };
+    const NATIVE: ByteLayout = ByteLayout { big: cfg!(target_endian = "big"), width: 4 };
 
     /// Returns the layout that a type's encoding and format give; a message if this reader cannot
     /// read it.
     ///
     /// Whether an archive is aligned does not matter here: the type contains all offsets.
-    pub(super) fn of(encoding: Option<Encoding>, format: &str) -> Result<Layout, String> {
+    pub(super) fn of(encoding: Option<Encoding>, format: &str) -> Result<ByteLayout, String> {
         if encoding != Some(Encoding::Rkyv) {
-            return Ok(Layout::NATIVE);
+            return Ok(ByteLayout::NATIVE);
         }
         let understood = || {
             let [rkyv, version, order, alignment, width] = words(format)?;
@@ -38,7 +38,7 @@ impl Layout {
                 "64" => 8,
                 _ => return None,
             };
-            Some(Layout { big, width })
+            Some(ByteLayout { big, width })
         };
         understood().ok_or_else(|| {
             format!(

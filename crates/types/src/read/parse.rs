@@ -1,7 +1,7 @@
 //! Parsing the text in the table to a validated [`Type`].
 
 use super::json;
-use super::layout::{Layout, fixed_size};
+use super::layout::{ByteLayout, fixed_size};
 use super::limits::MAX_VALUES;
 use super::types::{Named, Type, TypeField, TypeLabel, TypeShape};
 use super::value::Value;
@@ -60,16 +60,18 @@ impl Type {
 
 fn parse(id: RecordType, text: &str) -> Result<Type, String> {
     let text = json::parse(text.as_bytes()).map_err(|error| format!("it is not JSON: {error}"))?;
-    let object = Object::of(&text)?;
+    let object = ObjectValue::of(&text)?;
     let encoding = Named::<Encoding>::from_name(object.text_or("encoding", "bytes")?);
     let format = object.text("format")?;
     let size = object.number("size")?;
-    let layout = Layout::of(encoding.known(), format);
+    let layout = ByteLayout::of(encoding.known(), format);
     let fit = match (encoding.known(), &layout) {
         (Some(Encoding::Pod), Ok(layout)) => Fit { layout: *layout, pod: true, strict: true },
         (Some(Encoding::Rkyv), Ok(layout)) => Fit { layout: *layout, pod: false, strict: true },
         (_, Ok(layout)) => Fit { layout: *layout, pod: false, strict: false },
-        (_, Err(_)) => Fit { layout: Layout { big: false, width: 4 }, pod: false, strict: false },
+        (_, Err(_)) => {
+            Fit { layout: ByteLayout { big: false, width: 4 }, pod: false, strict: false }
+        }
     };
     let fields = fit.fields(object.list("fields")?, size, 0)?;
     let mut by_name = HashMap::new();
@@ -94,7 +96,7 @@ fn parse(id: RecordType, text: &str) -> Result<Type, String> {
 /// What fields have to fit into.
 #[derive(Clone, Copy)]
 struct Fit {
-    layout: Layout,
+    layout: ByteLayout,
     /// Archived kinds are not allowed.
     pod: bool,
     /// Whether offsets matter: not in a tagged record, and not in an unknown encoding.
@@ -107,7 +109,7 @@ impl Fit {
         let mut names = HashSet::new();
         let mut fields = Vec::with_capacity(list.len());
         for object in list {
-            let object = Object::of(object)?;
+            let object = ObjectValue::of(object)?;
             let name = object.text("name")?;
             let field = self.field(object, name, size, depth);
             fields.push(field.map_err(|what| format!("field {name:?}: {what}"))?);
@@ -120,7 +122,7 @@ impl Fit {
 
     fn field(
         self,
-        object: Object<'_>,
+        object: ObjectValue<'_>,
         name: &str,
         size: u32,
         depth: u32,
@@ -144,7 +146,7 @@ impl Fit {
         })
     }
 
-    fn shape(self, object: Object<'_>, depth: u32) -> Result<TypeShape, String> {
+    fn shape(self, object: ObjectValue<'_>, depth: u32) -> Result<TypeShape, String> {
         if depth >= DEPTH {
             return Err(format!("it is nested deeper than {DEPTH} levels"));
         }
@@ -194,7 +196,12 @@ impl Fit {
         }
     }
 
-    fn array(self, object: Object<'_>, kind: Named<Kind>, depth: u32) -> Result<TypeShape, String> {
+    fn array(
+        self,
+        object: ObjectValue<'_>,
+        kind: Named<Kind>,
+        depth: u32,
+    ) -> Result<TypeShape, String> {
         let count = object.number("count")?;
         let of = self.of(object, depth)?;
         let size = of.size.checked_mul(count);
@@ -209,7 +216,7 @@ impl Fit {
 
     fn labelled(
         self,
-        object: Object<'_>,
+        object: ObjectValue<'_>,
         kind: Named<Kind>,
         depth: u32,
     ) -> Result<TypeShape, String> {
@@ -235,7 +242,7 @@ impl Fit {
         }
         let mut labels = Vec::new();
         for label in object.list("labels")? {
-            let label = Object::of(label)?;
+            let label = ObjectValue::of(label)?;
             let value = match label.get("value") {
                 None => 0,
                 Some(Value::I64(value)) => *value,
@@ -251,9 +258,9 @@ impl Fit {
         Ok(TypeShape { of: Some(of), labels, sorted, shown, ..TypeShape::new(kind, size) })
     }
 
-    fn of(self, object: Object<'_>, depth: u32) -> Result<Box<TypeShape>, String> {
+    fn of(self, object: ObjectValue<'_>, depth: u32) -> Result<Box<TypeShape>, String> {
         let of = object.get("of").ok_or("its element type is missing")?;
-        self.shape(Object::of(of)?, depth + 1).map(Box::new)
+        self.shape(ObjectValue::of(of)?, depth + 1).map(Box::new)
     }
 }
 
@@ -270,12 +277,12 @@ fn within(at: u32, size: u32, whole: u32) -> Result<(), String> {
 
 /// A JSON object. A missing key is empty or zero.
 #[derive(Clone, Copy)]
-struct Object<'a>(&'a [(Arc<str>, Value)]);
+struct ObjectValue<'a>(&'a [(Arc<str>, Value)]);
 
-impl<'a> Object<'a> {
+impl<'a> ObjectValue<'a> {
     fn of(value: &'a Value) -> Result<Self, String> {
         match value {
-            Value::Struct(members) => Ok(Object(members)),
+            Value::Struct(members) => Ok(ObjectValue(members)),
             _ => Err("expected a JSON object".to_owned()),
         }
     }

@@ -1,6 +1,6 @@
 //! A type as described by its entry in the table.
 
-use super::layout::Layout;
+use super::layout::ByteLayout;
 use super::value::Value;
 use crate::schema::{Class, Encoding, Kind};
 use perfring_abi::RecordType;
@@ -77,7 +77,7 @@ pub struct Type {
     /// Its fields.
     pub fields: Vec<TypeField>,
     /// The layout of Pod and rkyv; or why this reader cannot read the archives.
-    pub(super) layout: Result<Layout, String>,
+    pub(super) layout: Result<ByteLayout, String>,
     /// The first field of each name.
     pub(super) by_name: HashMap<Arc<str>, usize>,
 }

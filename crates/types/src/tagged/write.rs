@@ -211,8 +211,13 @@ impl<'a> TaggedWriter<'a> {
         };
         let at = self.open(key, TEXT);
         let begin = self.out.len();
-        let mut text =
-            Text { out: self.out, value: at, end: begin + room, truncated: false, done: false };
+        let mut text = LimitedText {
+            out: self.out,
+            value: at,
+            end: begin + room,
+            truncated: false,
+            done: false,
+        };
         let _ = fmt::write(&mut text, value);
         let truncated = text.truncated;
         text.done = true;
@@ -347,7 +352,7 @@ fn head(field: u16, tag: u8, name: u8, len: u32) -> [u8; HEAD] {
 }
 
 /// Text under construction, up to a limit.
-struct Text<'a> {
+struct LimitedText<'a> {
     out: &'a mut Vec<u8>,
     /// Offset of its value.
     value: usize,
@@ -356,7 +361,7 @@ struct Text<'a> {
     done: bool,
 }
 
-impl fmt::Write for Text<'_> {
+impl fmt::Write for LimitedText<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let kept = whole_chars(text, self.end - self.out.len());
         self.out.extend_from_slice(kept.as_bytes());
@@ -369,7 +374,7 @@ impl fmt::Write for Text<'_> {
     }
 }
 
-impl Drop for Text<'_> {
+impl Drop for LimitedText<'_> {
     /// An implementation of `Debug` may panic: then no partial value stays.
     fn drop(&mut self) {
         if !self.done {

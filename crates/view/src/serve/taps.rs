@@ -1,7 +1,7 @@
 //! The last records of rings that somebody looks at. An observer looks at each a few times a second, copies what is
 //! new, and skips what is too much.
 
-use perfring_consumer::{Item, Lost, Observer, Record, Start, WriterId};
+use perfring_consumer::{Item, Lost, Observer, RecordRef, Start, WriterId};
 use perfring_export::{Loss, Shapes};
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -57,10 +57,10 @@ pub(super) enum What {
 }
 
 impl Kept {
-    pub(super) fn record(&self) -> Option<Record<'_>> {
+    pub(super) fn record(&self) -> Option<RecordRef<'_>> {
         match &self.what {
             What::Record { pos, kind, time, writer, bytes } => {
-                Some(Record { pos: *pos, kind: *kind, time: *time, writer: *writer, bytes })
+                Some(RecordRef { pos: *pos, kind: *kind, time: *time, writer: *writer, bytes })
             }
             What::Lost(_) => None,
         }
@@ -132,7 +132,7 @@ impl Tap {
         while left > 0 {
             left -= 1;
             let what = match self.observer.read() {
-                Ok(Some(Item::Record(Record { pos, kind, time, writer, bytes }))) => {
+                Ok(Some(Item::Record(RecordRef { pos, kind, time, writer, bytes }))) => {
                     self.last = time.or(self.last);
                     What::Record { pos, kind, time, writer, bytes: bytes.into() }
                 }

@@ -1,6 +1,6 @@
 //! A copy of the next item, as readers lend it only until the next call.
 
-use perfring_consumer::{Item, Lost, Record, WriterId, advanced::Saved};
+use perfring_consumer::{Item, Lost, RecordRef, WriterId, advanced::Saved};
 use perfring_export::{Event, Loss, Origin, Rec, What};
 
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl Held {
     /// Copies an item; `last` is the timestamp of the previous record, and becomes this one's.
     pub(super) fn item(&mut self, item: &Item<'_>, late: u64, last: &mut Option<u64>) {
         self.what = match *item {
-            Item::Record(Record { pos, kind, bytes, time, writer }) => {
+            Item::Record(RecordRef { pos, kind, bytes, time, writer }) => {
                 self.bytes.clear();
                 self.bytes.extend_from_slice(bytes);
                 *last = time.or(*last);
@@ -51,10 +51,10 @@ impl Held {
         }
     }
 
-    pub(super) fn record(&self) -> Option<Record<'_>> {
+    pub(super) fn record(&self) -> Option<RecordRef<'_>> {
         match self.what {
             Given::Record { pos, kind, time, writer, .. } => {
-                Some(Record { pos, kind, bytes: &self.bytes, time, writer })
+                Some(RecordRef { pos, kind, bytes: &self.bytes, time, writer })
             }
             _ => None,
         }
@@ -65,7 +65,7 @@ impl Held {
             Given::Began => What::Began,
             Given::Ended => What::Ended,
             Given::Record { pos, kind, time, writer, late } => {
-                let record = Record { pos, kind, bytes: &self.bytes, time, writer };
+                let record = RecordRef { pos, kind, bytes: &self.bytes, time, writer };
                 let mut record = Rec::new(record, origin);
                 record.late = late;
                 What::Record(record)

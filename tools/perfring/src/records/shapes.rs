@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::records::typed::Seen;
-use perfring_consumer::{Anchors, Layout, Location, Record, RecordType, Types};
+use perfring_consumer::{Anchors, Layout, Location, RecordRef, RecordType, Types};
 use perfring_export::Origin;
 use perfring_types::read::{TableDamage, TypeTable};
 
@@ -52,7 +52,7 @@ impl Shapes {
 
     /// Pairs a record with its type; reads the table again for types registered since the last
     /// call.
-    pub(crate) fn see<'a>(&'a mut self, record: Record<'a>) -> Seen<'a> {
+    pub(crate) fn see<'a>(&'a mut self, record: RecordRef<'a>) -> Seen<'a> {
         self.inner.prepare(&record);
         let origin = self.inner.origin();
         let kind = RecordType::new(record.kind).and_then(|kind| origin.types.get(kind));

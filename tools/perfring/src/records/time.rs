@@ -1,7 +1,7 @@
 //! The times of records, and `--since`.
 
 use crate::failure::Failure;
-use perfring_consumer::{Anchors, Item, Location, Record, Snapshot, advanced::MachineClock};
+use perfring_consumer::{Anchors, Item, Location, RecordRef, Snapshot, advanced::MachineClock};
 use perfring_types::read::parse_duration;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -16,7 +16,7 @@ pub(crate) struct When {
 
 impl When {
     /// Returns `None` if the record has no timestamp.
-    pub(crate) fn of(record: &Record<'_>, anchors: &Anchors) -> Option<Self> {
+    pub(crate) fn of(record: &RecordRef<'_>, anchors: &Anchors) -> Option<Self> {
         Some(When { timestamp: record.time?, wall: record.wall(anchors) })
     }
 

@@ -1,14 +1,14 @@
 //! A record with its type and time.
 
 use crate::records::time::When;
-use perfring_consumer::{Anchors, Record};
+use perfring_consumer::{Anchors, RecordRef};
 use perfring_export::Rec;
 use perfring_types::Encoding;
 use perfring_types::read::{BadPayload, Type, Value};
 
 #[derive(Debug)]
 pub(crate) struct Seen<'a> {
-    pub(crate) record: Record<'a>,
+    pub(crate) record: RecordRef<'a>,
     /// The name of its ring, where the records of several are shown.
     pub(crate) ring: Option<&'a str>,
     /// When it was published, if the ring has timestamps.
@@ -20,7 +20,7 @@ pub(crate) struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    pub(crate) fn new(record: Record<'a>, kind: Option<&'a Type>, anchors: &Anchors) -> Self {
+    pub(crate) fn new(record: RecordRef<'a>, kind: Option<&'a Type>, anchors: &Anchors) -> Self {
         Seen { record, ring: None, when: When::of(&record, anchors), kind, value: None }
     }
 
@@ -28,7 +28,7 @@ impl<'a> Seen<'a> {
     pub(crate) fn of(record: &Rec<'a>) -> Self {
         let &Rec { pos, kind, bytes, time, writer, wall, .. } = record;
         let when = time.map(|timestamp| When { timestamp, wall });
-        let of = Record { pos, kind, bytes, time, writer };
+        let of = RecordRef { pos, kind, bytes, time, writer };
         Seen { record: of, ring: None, when, kind: record.kind_of(), value: None }
     }
 

@@ -6,7 +6,7 @@ use crate::model::event::{Loss, LossCause, Origin, Rec, Totals};
 use crate::model::mangle::truncated;
 use crate::model::rule_name::RuleName;
 use perfring_consumer::{
-    Anchors, Cause, Policy, Record, RecordType, WriterId, advanced::Anchor, stat::OwnerInfo,
+    Anchors, Cause, Policy, RecordRef, RecordType, WriterId, advanced::Anchor, stat::OwnerInfo,
 };
 use perfring_context::Birth;
 use perfring_types::Entry;
@@ -354,12 +354,12 @@ impl<'a> Body<'a> {
     }
 
     /// Reads a record, after the origin's number, and how late it was.
-    pub(super) fn record(mut self, has: impl Fn(u16) -> bool) -> Option<(Record<'a>, u64)> {
+    pub(super) fn record(mut self, has: impl Fn(u16) -> bool) -> Option<(RecordRef<'a>, u64)> {
         let (kind, pos) = (self.word()?, self.long()?);
         let time = self.long_if(has(TIMED))?;
         let late = self.long_if(has(MORE))?.unwrap_or(0);
         let writer = self.long_if(has(WRITER))?.and_then(WriterId::from_word);
-        Some((Record { pos, kind, bytes: self.0, time, writer }, late))
+        Some((RecordRef { pos, kind, bytes: self.0, time, writer }, late))
     }
 
     /// Reads a loss, after the origin's number.

@@ -6,7 +6,7 @@ use crate::args::show_size;
 use crate::failure::Failure;
 use nix::unistd::{AccessFlags, Uid, eaccess};
 use perfring_consumer::{advanced::MachineClock, files::FileSystem};
-use perfring_producer::SetError;
+use perfring_producer::CpuSetError;
 use perfring_shm::{CpuThread, RseqRegistration};
 use rustix::thread::{MembarrierCommand, membarrier_query};
 use std::path::Path;
@@ -63,7 +63,7 @@ fn rseq(report: &mut Report) -> Result<(), Failure> {
             report.ok("rseq", mode(found))
         }
         Ok(found) => report.note("rseq", mode(found)),
-        Err(source) => report.note("rseq", SetError::Rseq { source }.to_string()),
+        Err(source) => report.note("rseq", CpuSetError::Rseq { source }.to_string()),
     }
 }
 

@@ -12,7 +12,7 @@ use super::over::Over;
 use super::rings::Rings;
 use crate::delivery::compress::Unpacker;
 use crate::model::event::{Event, Loss, Rec, Totals, What, ring_bytes};
-use perfring_consumer::Record;
+use perfring_consumer::RecordRef;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -184,7 +184,7 @@ impl<R: Read> Reader<R> {
                     body.record(|flag| frame.has(flag))
                 });
                 let (record, late) = record.unwrap_or((
-                    Record { pos: 0, kind: 0, bytes: &[], time: None, writer: None },
+                    RecordRef { pos: 0, kind: 0, bytes: &[], time: None, writer: None },
                     0,
                 ));
                 let mut record = Rec::new(record, origin);
