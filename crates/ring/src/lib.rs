@@ -112,4 +112,4 @@ pub use told::Told;
 pub use totals::RingTotals;
 pub use types::{TableFull, TypeTableArea, TypeTableWriter};
 pub use view::{Ring, Shared, System, spoil};
-pub use wait::{Fences, Wake, WakeAt, full_fence};
+pub use wait::{Fences, Owed, Wake, WakeAt, full_fence};

@@ -75,6 +75,33 @@ pub enum Wake {
     Force,
 }
 
+/// What the caller owes a sleeper: a wake, or nothing. The algorithm has claimed the wake, so nobody else gives it.
+///
+/// A producer owes it to the consumer, on [`Ring::wait_word`]; a consumer owes it to the waiting producers, on
+/// [`Ring::space_word`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a sleeper that is owed a wake gets none from anybody else"]
+pub struct Owed(bool);
+
+impl Owed {
+    /// Nothing: nobody sleeps, or somebody else gives the wake.
+    pub const NOTHING: Self = Owed(false);
+    pub(crate) const WAKE: Self = Owed(true);
+
+    /// Returns whether a wake is owed.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_due(self) -> bool {
+        self.0
+    }
+
+    /// Returns what is owed by either.
+    #[inline(always)]
+    pub(crate) fn or(self, other: Self) -> Self {
+        Owed(self.0 | other.0)
+    }
+}
+
 /// When a sleeping consumer wants to be woken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WakeAt {
@@ -178,13 +205,14 @@ impl<'a> Ring<'a> {
         (released(*self) < target).then_some(seq) // L
     }
 
-    /// Wakes a sleeping consumer, whatever its threshold. Returns whether there is one, to be woken
-    /// on [`Ring::wait_word`].
-    pub fn force_wake(&self) -> bool {
+    /// Wakes a sleeping consumer, whatever its threshold.
+    pub fn force_wake(&self) -> Owed {
         fence(Ordering::SeqCst); // I, in full
         // Relaxed: I orders it.
-        self.header.wait.armed.load(Ordering::Relaxed) != 0
-            && claim_wake(&self.header.wait, Wake::Force, 0, 0)
+        if self.header.wait.armed.load(Ordering::Relaxed) == 0 {
+            return Owed::NOTHING;
+        }
+        claim_wake(&self.header.wait, Wake::Force, 0, 0)
     }
 
     /// Returns the word that a consumer sleeps on.
@@ -200,35 +228,33 @@ impl<'a> Ring<'a> {
     }
 }
 
-/// Called after a producer saw `wait.armed`: returns whether the threshold is reached and this
-/// producer is the one to wake.
+/// Called after a producer saw `wait.armed`: claims the wake, if the threshold is reached.
 #[cold]
-pub(crate) fn claim_wake(line: &WaitLine, wake: Wake, head: u64, records: u64) -> bool {
+pub(crate) fn claim_wake(line: &WaitLine, wake: Wake, head: u64, records: u64) -> Owed {
     fence(Ordering::Acquire); // pairs with the release store of `armed`: the targets are visible
     let due = wake == Wake::Force
         || head >= line.wake_pos.load(Ordering::Relaxed)
         || records >= line.wake_records.load(Ordering::Relaxed);
     // The swap issues one wake per sleep, however many records are published meanwhile.
     if !due || line.armed.swap(0, Ordering::AcqRel) == 0 {
-        return false;
+        return Owed::NOTHING;
     }
     line.seq.fetch_add(1, Ordering::Release);
-    true
+    Owed::WAKE
 }
 
-/// Called after the consumer saw `space.armed`: returns whether the target is reached and this call
-/// is the one to wake.
+/// Called after the consumer saw `space.armed`: claims the wake, if the target is reached.
 #[cold]
-pub(crate) fn claim_space_wake(line: &SpaceLine, tail: u64) -> bool {
+pub(crate) fn claim_space_wake(line: &SpaceLine, tail: u64) -> Owed {
     // Relaxed: K orders it. A producer that arms later checks the tail again, see there.
     if tail < line.wake_pos.load(Ordering::Relaxed) {
-        return false;
+        return Owed::NOTHING;
     }
     // The targets before the flag, see `prepare_space_sleep`. Producers that still sleep arm again.
     line.wake_pos.swap(u64::MAX, Ordering::SeqCst);
     if line.armed.swap(0, Ordering::SeqCst) == 0 {
-        return false;
+        return Owed::NOTHING;
     }
     line.seq.fetch_add(1, Ordering::Release);
-    true
+    Owed::WAKE
 }

@@ -276,7 +276,9 @@ fn crowd(policy: Policy, size: u64, time: bool) -> u64 {
         } {
             told += lost.records;
         }
-        let _ = policy == Policy::Drop && reader.release(ring);
+        if policy == Policy::Drop {
+            let _ = reader.release(ring);
+        }
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let totals = RingTotals::of(heap.shared(), policy, |_| false).unwrap();

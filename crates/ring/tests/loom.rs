@@ -35,7 +35,7 @@ fn publish(writer: &mut Writer, ring: Ring<'_>, id: u64) -> Result<bool, Refusal
     writer.fill(ring, &reserved, &bytes);
     let len = reserved.len();
     writer.commit(ring, reserved, len);
-    Ok(writer.publish(ring, Wake::Auto))
+    Ok(writer.publish(ring, Wake::Auto).is_due())
 }
 
 fn whole(words: &[u64]) -> u64 {
@@ -534,7 +534,7 @@ fn a_producer_never_sleeps_past_free_space() {
         let slept = heap.ring().prepare_space_sleep(target, full_fence);
         let woken = consumer.join().unwrap();
         if let Some(seq) = slept {
-            assert!(woken, "it sleeps and is not woken");
+            assert!(woken.is_due(), "it sleeps and is not woken");
             assert_ne!(
                 seq,
                 heap.ring().space_word().load(Relaxed),

@@ -12,7 +12,7 @@ use loom::thread;
 use perfring_abi::{Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, Found, Reader, Refusal, Ring, System, Wake, Writer, drop_dead, full_fence,
+    Fences, Found, Owed, Reader, Refusal, Ring, System, Wake, Writer, drop_dead, full_fence,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -59,7 +59,7 @@ fn publish(writer: &mut Writer, ring: Ring<'_>, id: u64) -> Result<bool, Refusal
     writer.fill(ring, &reserved, &bytes);
     let len = reserved.len();
     writer.commit(ring, reserved, len);
-    Ok(writer.publish(ring, Wake::Auto))
+    Ok(writer.publish(ring, Wake::Auto).is_due())
 }
 
 /// Reads what is there: each record whole, at its own position. Returns how many losses there were.
@@ -90,7 +90,7 @@ fn a_consumer_that_joins_while_the_tail_is_moved_is_not_passed() {
         publish(&mut writer, ring, 1).unwrap();
         publish(&mut writer, ring, 2).unwrap();
         read_all(&mut first, ring);
-        first.release(ring);
+        let _ = first.release(ring);
         let producer = {
             let heap = Arc::clone(&heap);
             thread::spawn(move || {
@@ -130,11 +130,11 @@ fn what_any_consumer_has_not_released_is_not_overwritten() {
             let heap = Arc::clone(&heap);
             thread::spawn(move || {
                 read_all(&mut first, heap.ring());
-                first.release(heap.ring());
+                let _ = first.release(heap.ring());
             })
         };
         read_all(&mut second, heap.ring());
-        second.release(heap.ring());
+        let _ = second.release(heap.ring());
         consumer.join().unwrap();
         wrapped.fetch_add(u64::from(producer.join().unwrap()), Relaxed);
         read_all(&mut second, heap.ring());
@@ -160,7 +160,7 @@ fn of_the_slowest_consumers_one_wakes_the_producer() {
         let (one, other) = (release(first), release(second));
         let target = writer.tail_for(heap.ring(), 16);
         let slept = heap.ring().prepare_space_sleep(target, full_fence);
-        let woken = [one.join().unwrap(), other.join().unwrap()];
+        let woken = [one.join().unwrap(), other.join().unwrap()].map(Owed::is_due);
         if let Some(seq) = slept {
             assert!(woken.contains(&true), "it sleeps and is not woken");
             assert_ne!(seq, heap.ring().space_word().load(Relaxed), "it would continue to sleep");
@@ -209,7 +209,7 @@ fn a_dead_consumer_holds_nobody_up_and_takes_nothing_of_a_live_one() {
             thread::spawn(move || publish(&mut writer, heap.ring(), 3).is_ok())
         };
         read_all(&mut alive, heap.ring());
-        alive.release(heap.ring());
+        let _ = alive.release(heap.ring());
         read_all(&mut alive, heap.ring());
         wrapped.fetch_add(u64::from(producer.join().unwrap()), Relaxed);
     });

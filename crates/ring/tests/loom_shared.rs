@@ -241,7 +241,7 @@ fn refusals_without_the_lock_are_counted_beside_others() {
             let world = Arc::clone(&world);
             thread::spawn(move || {
                 assert!(matches!(reader.next(world.heap.ring()), Ok((Some(Found::Record(_)), _))));
-                reader.release(world.heap.ring());
+                let _ = reader.release(world.heap.ring());
             })
         };
         written += u64::from(publish(&mut again, &mut refused));

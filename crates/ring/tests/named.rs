@@ -3,7 +3,9 @@
 
 use perfring_abi::{Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
-use perfring_ring::{Fences, OwnerInfo, Reader, Refusal, Ring, System, Wake, Writer, drop_dead};
+use perfring_ring::{
+    Fences, Owed, OwnerInfo, Reader, Refusal, Ring, System, Wake, Writer, drop_dead,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,7 +29,7 @@ impl System for SecondDied {
     }
 }
 
-fn publish(writer: &mut Writer, ring: Ring<'_>) -> Result<bool, Refusal> {
+fn publish(writer: &mut Writer, ring: Ring<'_>) -> Result<Owed, Refusal> {
     let reserved = writer.reserve(ring, RecordType::BYTES, 120, 0)?;
     writer.fill(ring, &reserved, &[7; 120]);
     let len = reserved.len();
@@ -47,7 +49,7 @@ fn fill(writer: &mut Writer, ring: Ring<'_>) -> (u64, Refusal) {
 
 fn read_all(reader: &mut Reader, ring: Ring<'_>) {
     while reader.next(ring).unwrap().0.is_some() {}
-    reader.release(ring);
+    let _ = reader.release(ring);
 }
 
 /// The producer has moved the tail twice since a consumer looked where to join (T).
@@ -62,7 +64,7 @@ fn one_that_is_stopped_while_it_joins_is_waited_for_and_no_damage() {
         assert_eq!(fill(&mut writer, ring).1, Refusal::Full);
         read_all(&mut reader, ring);
     }
-    publish(&mut writer, ring).unwrap();
+    let _ = publish(&mut writer, ring).unwrap();
     let tail = ring.tail();
     assert!(tail > 0);
     // It stores a tail that the producer has passed since, and is stopped there.
@@ -92,7 +94,7 @@ fn what_one_name_was_told_does_not_count_for_another() {
     let told = |reader: &mut Reader| {
         read_all(reader, ring);
         let lost = reader.lost(at, true).map_or(0, |lost| lost.records);
-        reader.release(ring);
+        let _ = reader.release(ring);
         lost
     };
     let (_, refusal) = fill(&mut writer, ring);

@@ -85,7 +85,7 @@ fn each_refusal_of_an_exclusive_ring_is_in_the_page_when_it_returns() {
             }
             _ => {}
         }
-        reader.release(ring);
+        let _ = reader.release(ring);
         let len = if dice.roll(50) == 0 { writer.max_len() + 1 } else { dice.len() };
         let size = record_size(len);
         let unreported = causes(expected, writer.totals().reported);
@@ -108,8 +108,8 @@ fn each_refusal_of_an_exclusive_ring_is_in_the_page_when_it_returns() {
             Err(refusal) => refusal,
         };
         let owed = writer.refuse(ring, refusal, len);
-        assert!(!armed || owed, "a full ring has to be read");
-        wakes += u64::from(owed);
+        assert!(!armed || owed.is_due(), "a full ring has to be read");
+        wakes += u64::from(owed.is_due());
         add(&mut expected, refusal, size);
         assert_eq!(heap.header().wait.armed.load(Relaxed), 0, "a sleeper is claimed");
         assert!(refusal != Refusal::Full || is_full(&heap, writer.pos(), unreported, size));
@@ -118,7 +118,7 @@ fn each_refusal_of_an_exclusive_ring_is_in_the_page_when_it_returns() {
     println!("{expected:?}, {wakes} wakes");
     assert!(expected.full.records > ROUNDS / 40 && wakes > 0 && expected.too_large.records > 0);
     while reader.next(ring).unwrap().0.is_some() {}
-    reader.release(ring);
+    let _ = reader.release(ring);
     let reserved = writer.reserve(ring, KIND, 8, 0).unwrap();
     let _ = writer.commit_and_publish(ring, reserved, 8, Wake::No);
     let totals = RingTotals::read(ring, Policy::Drop).unwrap();
@@ -148,7 +148,7 @@ fn a_refusal_beside_another_producer_changes_nothing() {
             || heap.header().producer.copies.as_flattened().iter().map(|word| word.load(Relaxed));
         let before: Vec<u64> = words().collect();
         assert_eq!(first.reserve(ring, KIND, 64, 0).unwrap_err(), Refusal::Replaced);
-        assert!(!first.refuse(ring, Refusal::Full, 64));
+        assert!(!first.refuse(ring, Refusal::Full, 64).is_due());
         assert!(words().eq(before));
     }
 }
@@ -203,7 +203,7 @@ fn each_refusal_of_a_shared_ring_is_in_its_slot_when_it_returns() {
             }
             _ => {}
         }
-        reader.release(ring);
+        let _ = reader.release(ring);
         let writer = &mut writers[who];
         let len = if dice.roll(50) == 0 { writer.max_len() + 1 } else { dice.len() };
         let size = record_size(len);
@@ -214,7 +214,7 @@ fn each_refusal_of_a_shared_ring_is_in_its_slot_when_it_returns() {
         assert!(!is_full_still || published == Err(Refusal::Full));
         let Err(refusal) = published else { continue };
         again += u64::from(is_full_still);
-        assert!(writer.refuse(at, refusal, len) || !armed, "a full ring has to be read");
+        assert!(writer.refuse(at, refusal, len).is_due() || !armed, "a full ring has to be read");
         add(&mut expected[who], refusal, size);
         assert_eq!(heap.header().wait.armed.load(Relaxed), 0, "a sleeper is claimed");
         if refusal == Refusal::Full {

@@ -62,8 +62,8 @@ fn a_producer_beside_which_another_attaches_stops_within_an_interval_and_the_oth
         assert_eq!(refusal, Refusal::Replaced, "{policy:?}, {evict:?}");
         // From then on it changes nothing, whatever is asked of it.
         let before = page(&heap);
-        assert!(!first.refuse(heap.ring(), refusal, LEN));
-        assert!(!first.refuse(heap.ring(), Refusal::TooLarge { max: 8 }, 1 << 20));
+        assert!(!first.refuse(heap.ring(), refusal, LEN).is_due());
+        assert!(!first.refuse(heap.ring(), Refusal::TooLarge { max: 8 }, 1 << 20).is_due());
         for len in [0, 8, LEN, 1000] {
             assert_eq!(
                 publish(&heap, &mut first, len).unwrap_err(),
@@ -71,7 +71,7 @@ fn a_producer_beside_which_another_attaches_stops_within_an_interval_and_the_oth
                 "{len} bytes"
             );
         }
-        assert!(!first.detach(heap.ring()));
+        assert!(!first.detach(heap.ring()).is_due());
         assert_eq!(page(&heap), before, "{policy:?}, {evict:?}");
         // The newer one has the ring for itself.
         for _ in 0..1000 {

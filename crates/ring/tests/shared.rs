@@ -5,7 +5,7 @@ use crate::common::{Reported, attach_at};
 use perfring_abi::{Cause, Evict, Lead, Policy, RecordType, RecordWord, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    BatchSpan, Count, Fences, Found, Reader, Recovered, Refusal, Refused, Reserved, RingCopy,
+    BatchSpan, Count, Fences, Found, Owed, Reader, Recovered, Refusal, Refused, Reserved, RingCopy,
     RingTotals, Shared, SharedWriter, SlotFigures, System, Wake, recover,
 };
 use proptest::prelude::*;
@@ -86,7 +86,7 @@ fn no_damaged_size_moves_the_tail_beyond_the_head() {
             for _ in 0..published {
                 let ended =
                     producer.publish(at, &liveness, RecordType::BYTES, len, Wake::No, |_| {});
-                assert_eq!(ended, Ok(false));
+                assert_eq!(ended, Ok(Owed::NOTHING));
             }
             let [tail, head, _] = positions(&heap);
             let damaged = RecordWord::pack(RecordType::BYTES.get(), 0, size);

@@ -168,16 +168,16 @@ fn a_producer_that_was_stopped_takes_no_time_back() {
     for writer in [&stopped, &other] {
         assert!(writer.begin_time(at, &liveness, || reading(SECOND, WALL)));
     }
-    publish(&mut stopped, SECOND);
-    publish(&mut other, 9 * SECOND);
+    let _ = publish(&mut stopped, SECOND);
+    let _ = publish(&mut other, 9 * SECOND);
     assert!(stopped.keep_time(at, &liveness, || reading(2 * SECOND, WALL)));
-    publish(&mut stopped, 2 * SECOND);
-    publish(&mut other, 9 * SECOND - 5);
+    let _ = publish(&mut stopped, 2 * SECOND);
+    let _ = publish(&mut other, 9 * SECOND - 5);
     assert_eq!(timestamps(&heap), [1, 9, 9, 9].map(|n| n * SECOND));
     // After a reboot, the next producer to attach starts anew.
     let mut next = attach_at(&heap, &liveness, 0);
     assert!(next.begin_time(at, &liveness, || Reading { boot: 8, ..reading(SECOND, 2 * WALL) }));
-    publish(&mut next, SECOND);
+    let _ = publish(&mut next, SECOND);
     assert_eq!(timestamps(&heap)[4], SECOND);
 }
 

@@ -8,7 +8,7 @@ use crate::named::NamedSeat;
 use crate::record::{Corrupt, Found, Frame, Lost, RecordShape, payload_of, split, step};
 use crate::told::{CounterWatch, Told};
 use crate::view::{Ring, sane};
-use crate::wait::Fences;
+use crate::wait::{Fences, Owed};
 use alloc::boxed::Box;
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{Cause, Lead, RecordWord};
@@ -98,9 +98,8 @@ impl Reader {
         Ok(Self::new(release, passed, missed.before, now))
     }
 
-    /// Leaves the consumers that the producers wait for, if this is one of them. Returns whether a
-    /// waiting producer is to be woken.
-    pub fn leave(&mut self, ring: Ring<'_>) -> bool {
+    /// Leaves the consumers that the producers wait for, if this is one of them.
+    pub fn leave(&mut self, ring: Ring<'_>) -> Owed {
         self.release.leave(ring)
     }
 
@@ -161,17 +160,17 @@ impl Reader {
     }
 
     /// Returns the next record or loss, or `None` if there is none now. Everything that earlier
-    /// calls returned counts as read. The second value says whether the caller owes a waiting
-    /// producer a wake.
+    /// calls returned counts as read. The second value is what it owes a
+    /// waiting producer.
     ///
     /// The tail is released when an eighth of the ring has been read, and after some polls in a row
     /// that found nothing: a reader that keeps up leaves the shared line alone.
     ///
     /// # Errors
     /// [`Corrupt`], at every further call with the same position.
-    pub fn next(&mut self, ring: Ring<'_>) -> Result<(Option<Found>, bool), Corrupt> {
+    pub fn next(&mut self, ring: Ring<'_>) -> Result<(Option<Found>, Owed), Corrupt> {
         if let Some(lost) = self.take_missed() {
-            return Ok((Some(Found::Lost(lost)), false));
+            return Ok((Some(Found::Lost(lost)), Owed::NOTHING));
         }
         if self.known() == 0 {
             return self.next_of_poll(ring);
@@ -179,22 +178,22 @@ impl Reader {
         let due = self.is_due();
         let stepped = step(ring, self.shape(), self.cursor(), self.progress.head)?;
         // After the last error, which would otherwise lose the wake that is owed.
-        let owed = due && self.release(ring);
+        let owed = if due { self.release(ring) } else { Owed::NOTHING };
         if let Some(found) = self.stepped(stepped) {
             return Ok((Some(found), owed));
         }
         // The known part ended in holes: there may be more by now.
         match self.next_of_poll(ring) {
-            Ok((found, also)) => Ok((found, owed || also)),
-            Err(_) if owed => Ok((None, true)), // the next call returns the error again
+            Ok((found, also)) => Ok((found, owed.or(also))),
+            Err(_) if owed.is_due() => Ok((None, owed)), // the next call returns the error again
             Err(error) => Err(error),
         }
     }
 
-    fn next_of_poll(&mut self, ring: Ring<'_>) -> Result<(Option<Found>, bool), Corrupt> {
+    fn next_of_poll(&mut self, ring: Ring<'_>) -> Result<(Option<Found>, Owed), Corrupt> {
         let due = self.poll(ring)?;
         let stepped = step(ring, self.shape(), self.cursor(), self.progress.head)?;
-        let owed = due && self.release(ring); // as in `next`
+        let owed = if due { self.release(ring) } else { Owed::NOTHING }; // as in `next`
         match self.stepped(stepped) {
             None if self.known() != 0 => self.next_after_marker(ring, owed),
             found => Ok((found, owed)),
@@ -393,11 +392,10 @@ impl Reader {
         self.area.is_due() && !self.release.holds()
     }
 
-    /// Releases everything before the cursor, unless the reader is on [`Reader::hold`]. Returns
-    /// whether a waiting producer is to be woken.
-    pub fn release(&mut self, ring: Ring<'_>) -> bool {
+    /// Releases everything before the cursor, unless the reader is on [`Reader::hold`].
+    pub fn release(&mut self, ring: Ring<'_>) -> Owed {
         if self.release.holds() || self.cursor() == self.release.pos && !self.news {
-            return false;
+            return Owed::NOTHING;
         }
         self.news = false;
         let here = self.resume_point();
@@ -410,7 +408,7 @@ impl Reader {
         ring: Ring<'_>,
         resume_point: &ResumePoint,
         range_end: u64,
-    ) -> bool {
+    ) -> Owed {
         let totals = &resume_point.totals();
         if self.area.exists() {
             self.area.release(ring, totals.pos, range_end);

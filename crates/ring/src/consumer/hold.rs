@@ -5,6 +5,7 @@ use crate::consumer::borrow::Reader;
 use crate::counters::{Count, Front, ResumePoint};
 use crate::record::{AuxRange, Corrupt, Found, step};
 use crate::view::Ring;
+use crate::wait::Owed;
 use perfring_abi::{HEADER_LEN, Lead, RecordWord};
 
 impl Reader {
@@ -30,16 +31,15 @@ impl Reader {
         }
     }
 
-    /// Releases everything before a resume point. Returns whether a waiting producer is to be
-    /// woken. A resume point of another reader, or one that is not after the last one, has no effect.
-    pub fn release_to(&mut self, ring: Ring<'_>, resume_point: &ResumePoint) -> bool {
+    /// Releases everything before a resume point. A resume point of another reader, or one that is not after the last one, has no effect.
+    pub fn release_to(&mut self, ring: Ring<'_>, resume_point: &ResumePoint) -> Owed {
         if resume_point.of != self.id
             || resume_point.pos < self.release.pos
             || resume_point.pos == self.release.pos && !self.is_news(resume_point)
             || resume_point.pos > self.cursor()
             || !resume_point.pos.is_multiple_of(8)
         {
-            return false;
+            return Owed::NOTHING;
         }
         self.release_at(ring, resume_point, resume_point.range_end.min(self.area.end))
     }
@@ -77,33 +77,37 @@ impl Reader {
     /// # Errors
     /// [`Corrupt`] if there is no valid record at the cursor.
     #[inline]
-    pub fn peek_held(&mut self, ring: Ring<'_>) -> Result<(Front, bool), Corrupt> {
+    pub fn peek_held(&mut self, ring: Ring<'_>) -> Result<(Front, Owed), Corrupt> {
         self.refresh(ring)?;
         match self.front(ring)? {
             Front::Empty => Ok((Front::Empty, self.pass_holes(ring)?)),
-            front => Ok((front, false)),
+            front => Ok((front, Owed::NOTHING)),
         }
     }
 
     /// Hands back the holes before the cursor, if this reader is on [`Reader::hold`] and nothing else
     /// is held: nobody takes them, and a ring that is full of them would never have room again. For
-    /// a reader that found nothing. Returns whether a waiting producer is to be woken.
+    /// a reader that found nothing.
     ///
     /// # Errors
     /// [`Corrupt`].
-    pub fn release_holes(&mut self, ring: Ring<'_>) -> Result<bool, Corrupt> {
-        if self.release.holds() && self.known() == 0 { self.pass_holes(ring) } else { Ok(false) }
+    pub fn release_holes(&mut self, ring: Ring<'_>) -> Result<Owed, Corrupt> {
+        if self.release.holds() && self.known() == 0 {
+            self.pass_holes(ring)
+        } else {
+            Ok(Owed::NOTHING)
+        }
     }
 
     #[cold]
-    fn pass_holes(&mut self, ring: Ring<'_>) -> Result<bool, Corrupt> {
+    fn pass_holes(&mut self, ring: Ring<'_>) -> Result<Owed, Corrupt> {
         self.pass(self.cursor() + self.known(), Count::default());
         let holes =
             self.held() > 0 && step(ring, self.shape(), self.release.pos, self.cursor())?.is_none();
         // What was returned of losses is not released with them.
         let (told, lapped) = (self.release.told.saved, self.release.lapped);
         let here = ResumePoint { told, lapped, ahead: false, ..self.resume_point() };
-        Ok(holes && self.release_at(ring, &here, self.area.end))
+        if holes { Ok(self.release_at(ring, &here, self.area.end)) } else { Ok(Owed::NOTHING) }
     }
 
     #[cold]

@@ -5,6 +5,7 @@ use crate::counters::Count;
 use crate::record::{Corrupt, Found, Lost, step};
 use crate::told::{CounterWatch, Past, Told};
 use crate::view::{Ring, Shared};
+use crate::wait::Owed;
 use alloc::boxed::Box;
 use perfring_abi::{Cause, Policy};
 
@@ -62,11 +63,11 @@ impl Reader {
     pub(super) fn next_after_marker(
         &mut self,
         ring: Ring<'_>,
-        owed: bool,
-    ) -> Result<(Option<Found>, bool), Corrupt> {
+        owed: Owed,
+    ) -> Result<(Option<Found>, Owed), Corrupt> {
         while self.known() != 0 {
             let stepped = match step(ring, self.shape(), self.cursor(), self.progress.head) {
-                Err(_) if owed => return Ok((None, true)), // as in `next`
+                Err(_) if owed.is_due() => return Ok((None, owed)), // as in `next`
                 stepped => stepped?,
             };
             let found = self.stepped(stepped);

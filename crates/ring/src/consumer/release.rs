@@ -7,7 +7,7 @@ use crate::recount::count_surely;
 use crate::seq_latch::{self, SeqLatchWriter};
 use crate::told_latch::ToldLatch;
 use crate::view::{Ring, sane};
-use crate::wait::{Fences, claim_space_wake};
+use crate::wait::{Fences, Owed, claim_space_wake};
 use perfring_abi::atomic::{Ordering, fence};
 
 /// An interval for never releasing. Positions stay below a quarter of this range, so that the sum
@@ -118,20 +118,19 @@ impl Release {
         self.interval = self.later;
     }
 
-    /// Leaves the consumers that are waited for, if this is one. Returns whether a waiting producer is
-    /// to be woken.
-    pub(crate) fn leave(&self, ring: Ring<'_>) -> bool {
-        let Some(seat) = &self.seat else { return false };
+    /// Leaves the consumers that are waited for, if this is one.
+    pub(crate) fn leave(&self, ring: Ring<'_>) -> Owed {
+        let Some(seat) = &self.seat else { return Owed::NOTHING };
         seat.leave(ring, self.pos);
         self.wakes_for(ring)
     }
 
-    /// Returns whether a waiting producer is to be woken, after a named consumer's tail was stored.
-    fn wakes_for(&self, ring: Ring<'_>) -> bool {
+    /// Returns what is owed after a named consumer's tail was stored.
+    fn wakes_for(&self, ring: Ring<'_>) -> Owed {
         self.fences.light(); // K, pairs with L
         // Relaxed: K orders it.
         if ring.header.space.armed.load(Ordering::Relaxed) == 0 {
-            return false;
+            return Owed::NOTHING;
         }
         // Of two consumers that were the slowest, one sees the other's tail.
         fence(Ordering::SeqCst);
@@ -158,8 +157,8 @@ impl Release {
         self.later == NEVER
     }
 
-    /// Releases everything before a resume point. Returns whether a waiting producer is to be woken.
-    pub(crate) fn release(&mut self, ring: Ring<'_>, to: &ResumePoint) -> bool {
+    /// Releases everything before a resume point.
+    pub(crate) fn release(&mut self, ring: Ring<'_>, to: &ResumePoint) -> Owed {
         let totals = &to.totals();
         self.lapped = totals.lapped;
         // Only what the markers before the tail do not say by themselves. Before the tail: after a death between the
@@ -182,8 +181,10 @@ impl Release {
         ring.header.data_tail.store(totals.pos, Ordering::Release); // C, pairs with D
         self.fences.light(); // K, pairs with L
         // Relaxed: K orders it.
-        ring.header.space.armed.load(Ordering::Relaxed) != 0
-            && claim_space_wake(&ring.header.space, totals.pos)
+        if ring.header.space.armed.load(Ordering::Relaxed) == 0 {
+            return Owed::NOTHING;
+        }
+        claim_space_wake(&ring.header.space, totals.pos)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::recount::totals_interval;
 use crate::reserve::{Refusal, Reserved, fill, max_len, refused_size};
 use crate::time::{self, Reading};
 use crate::view::{Ring, System, sane};
-use crate::wait::{Fences, Wake, claim_wake};
+use crate::wait::{Fences, Owed, Wake, claim_wake};
 use alloc::sync::Arc;
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{
@@ -96,17 +96,15 @@ impl Writer {
         self.end(ring, reserved, len);
     }
 
-    /// Ends a reservation and publishes it with everything that was held back before. Returns
-    /// whether the caller owes the consumer a wake.
+    /// Ends a reservation and publishes it with everything that was held back before.
     #[inline(always)]
-    #[must_use]
     pub fn commit_and_publish(
         &mut self,
         ring: Ring<'_>,
         reserved: Reserved,
         len: usize,
         wake: Wake,
-    ) -> bool {
+    ) -> Owed {
         if reserved.is_large() {
             let Reserved { start, kind, len: most, lead } = reserved;
             let len = len.min(most);
@@ -134,7 +132,7 @@ impl Writer {
     }
 
     /// Ends a reservation of [`Writer::place_large`], and publishes it with everything that was
-    /// held back. Returns whether a wake is owed.
+    /// held back.
     ///
     /// All arguments are scalars: what a call from the hot path can reach has to be in memory.
     #[cold]
@@ -149,7 +147,7 @@ impl Writer {
         kind: RecordType,
         len: usize,
         wake: Wake,
-    ) -> bool {
+    ) -> Owed {
         let ring = Ring::new(header, data);
         let reserved = Reserved { start, kind, len, lead };
         reserved.write_body(ring, len, self.newest_timestamp(), self.room.policy);
@@ -171,29 +169,28 @@ impl Writer {
         self.room.account.discard(size);
     }
 
-    /// Publishes everything that is committed. Returns whether the caller owes the consumer a wake.
+    /// Publishes everything that is committed.
     #[inline(always)]
-    #[must_use]
-    pub fn publish(&mut self, ring: Ring<'_>, wake: Wake) -> bool {
+    pub fn publish(&mut self, ring: Ring<'_>, wake: Wake) -> Owed {
         self.publish_at(ring, wake, self.pos())
     }
 
     /// Like [`Writer::publish`], for a caller that knows the position.
     #[inline(always)]
-    fn publish_at(&mut self, ring: Ring<'_>, wake: Wake, pos: u64) -> bool {
+    fn publish_at(&mut self, ring: Ring<'_>, wake: Wake, pos: u64) -> Owed {
         self.room.publish_at(ring, pos);
         self.owes_wake(ring, wake, pos)
     }
 
     #[inline(always)]
-    fn owes_wake(&self, ring: Ring<'_>, wake: Wake, pos: u64) -> bool {
+    fn owes_wake(&self, ring: Ring<'_>, wake: Wake, pos: u64) -> Owed {
         if wake == Wake::No {
-            return false;
+            return Owed::NOTHING;
         }
         self.fences.light(); // I, pairs with J
         // Relaxed: I orders it.
         if ring.header.wait.armed.load(Ordering::Relaxed) == 0 {
-            return false;
+            return Owed::NOTHING;
         }
         claim_wake(&ring.header.wait, wake, pos, self.room.account.records())
     }
@@ -215,12 +212,12 @@ impl Writer {
         fill(ring, reserved, payload);
     }
 
-    /// Counts a refusal, to be reported in the stream before the next record that fits. Returns
-    /// whether the caller owes the consumer a wake, since a full ring needs to be read.
+    /// Counts a refusal, to be reported in the stream before the next record that fits. A full ring
+    /// needs to be read: the consumer may be owed a wake.
     #[inline]
-    pub fn refuse(&mut self, ring: Ring<'_>, refusal: Refusal, len: usize) -> bool {
+    pub fn refuse(&mut self, ring: Ring<'_>, refusal: Refusal, len: usize) -> Owed {
         if self.room.account.is_replaced(ring) {
-            return false; // what it would publish is the other producer's
+            return Owed::NOTHING; // what it would publish is the other producer's
         }
         let size = if len > self.max_len {
             refused_size(self.ranges.size, len, self.timestamp)
@@ -250,16 +247,16 @@ impl Writer {
     }
 
     /// Prepares the producer's exit: publishes what is held back, reports an unreported loss if
-    /// there is room, and writes the final totals. Returns whether a wake is owed.
-    pub fn detach(&mut self, ring: Ring<'_>) -> bool {
+    /// there is room, and writes the final totals.
+    pub fn detach(&mut self, ring: Ring<'_>) -> Owed {
         if self.room.account.is_replaced(ring) {
-            return false; // the ring is the other producer's
+            return Owed::NOTHING; // the ring is the other producer's
         }
         let owed = self.publish(ring, Wake::Auto);
         // Requesting room for nothing writes the markers, if they fit.
         let reported =
             self.room.make_room(ring.header, ring.data, 0).is_ok() && self.room.held.is_some();
-        let owed = owed | (reported && self.publish(ring, Wake::Auto));
+        let owed = if reported { owed.or(self.publish(ring, Wake::Auto)) } else { owed };
         self.room.account.write(ring);
         owed
     }

@@ -30,7 +30,7 @@ use crate::shared::locked_room::LockedRoom;
 use crate::shared::publish::SharedWriter;
 use crate::shared::running;
 use crate::view::{Ring, Shared, System};
-use crate::wait::{Fences, Wake, claim_wake};
+use crate::wait::{Fences, Owed, Wake, claim_wake};
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{Header, RecordWord, record_size};
 
@@ -168,7 +168,7 @@ pub fn is_awaited(header: &Header, fences: Fences, wake: Wake) -> bool {
 /// After [`is_awaited`]: returns whether this publish wakes the consumer.
 #[cold]
 #[must_use]
-pub fn owes_wake(ring: Ring<'_>, wake: Wake) -> bool {
+pub fn owes_wake(ring: Ring<'_>, wake: Wake) -> Owed {
     let head = ring.head();
     // As many records as there can be: a consumer that waits for a number of them may be woken early.
     let uncounted =

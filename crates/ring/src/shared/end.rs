@@ -6,7 +6,7 @@ use crate::shared::owner::Owner;
 use crate::shared::running;
 use crate::shared::sweep::{advance, note_stuck, sweep};
 use crate::view::{Ring, Shared, System};
-use crate::wait::{Fences, Wake, claim_wake};
+use crate::wait::{Fences, Owed, Wake, claim_wake};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{Header, RecordWord, Slot};
 
@@ -35,7 +35,7 @@ impl Committer {
         word: RecordWord,
         size: u64,
         wake: Wake,
-    ) -> bool {
+    ) -> Owed {
         at.ring.word(start).swap(word.raw(), Ordering::SeqCst); // N, O
         // loom treats SeqCst accesses as acquire and release ones, and models the fence.
         #[cfg(loom)]
@@ -56,7 +56,7 @@ impl Committer {
         liveness: &P,
         wake: Wake,
         end: u64,
-    ) -> bool {
+    ) -> Owed {
         let at = Shared::new(Ring::new(header, data), slots);
         fence(Ordering::SeqCst); // O
         self.ended_at(at, liveness, wake, end)
@@ -69,7 +69,7 @@ impl Committer {
         liveness: &P,
         wake: Wake,
         end: u64,
-    ) -> bool {
+    ) -> Owed {
         let head = advance(at);
         if head < end {
             self.wait_behind(at, liveness, head);
@@ -82,13 +82,16 @@ impl Committer {
     }
 
     #[inline(always)]
-    pub(crate) fn wake(&self, header: &Header, wake: Wake, head: u64) -> bool {
+    pub(crate) fn wake(&self, header: &Header, wake: Wake, head: u64) -> Owed {
         if wake == Wake::No {
-            return false;
+            return Owed::NOTHING;
         }
         self.fences.light(); // I, pairs with J
         // Relaxed: I orders it.
-        header.wait.armed.load(Ordering::Relaxed) != 0 && claim(header, wake, head)
+        if header.wait.armed.load(Ordering::Relaxed) == 0 {
+            return Owed::NOTHING;
+        }
+        claim(header, wake, head)
     }
 
     /// Checks from time to time whether the owner of the reservation that holds back the head is
@@ -122,6 +125,6 @@ impl Committer {
 /// Called after a producer saw a sleeper. The running totals count open records too, so a consumer
 /// that waits for a number of records may be woken early; and at once if they are stale.
 #[cold]
-fn claim(header: &Header, wake: Wake, head: u64) -> bool {
+fn claim(header: &Header, wake: Wake, head: u64) -> Owed {
     claim_wake(&header.wait, wake, head, running::records(header))
 }

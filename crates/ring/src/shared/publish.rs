@@ -19,7 +19,7 @@ use crate::shared::slot::Losses;
 use crate::shared::span::BatchSpan;
 use crate::time::{self, Reading};
 use crate::view::{Ring, Shared, System};
-use crate::wait::{Fences, Wake};
+use crate::wait::{Fences, Owed, Wake};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{
     AUX_SIZE, Header, Hole, Layout, Lead, RecordType, RecordWord, Slot, aux_record, record_size,
@@ -101,8 +101,7 @@ impl SharedWriter {
         self.lead != Lead::None
     }
 
-    /// Publishes a record that `fill` writes, entirely under the lock. Returns whether the caller
-    /// owes the consumer a wake. Counts no refusal: see [`SharedWriter::refuse`].
+    /// Publishes a record that `fill` writes, entirely under the lock. Counts no refusal: see [`SharedWriter::refuse`].
     ///
     /// Only for a ring without timestamps: in any other it refuses every record as too large; use
     /// [`SharedWriter::publish_at`] there.
@@ -118,7 +117,7 @@ impl SharedWriter {
         len: usize,
         wake: Wake,
         fill: impl FnOnce(&Reserved),
-    ) -> Result<bool, Refusal> {
+    ) -> Result<Owed, Refusal> {
         if len >= self.plain_end {
             return Err(Refusal::TooLarge { max: self.max_len });
         }
@@ -144,7 +143,7 @@ impl SharedWriter {
         now: u64,
         wake: Wake,
         fill: impl FnOnce(&Reserved),
-    ) -> Result<bool, Refusal> {
+    ) -> Result<Owed, Refusal> {
         let reserved = self.begin_at(&at, liveness, kind, len, now)?;
         fill(&reserved);
         Ok(self.publish_here(&at, liveness, reserved.start, reserved.word(len), wake))
@@ -159,7 +158,7 @@ impl SharedWriter {
         start: u64,
         word: RecordWord,
         wake: Wake,
-    ) -> bool {
+    ) -> Owed {
         let (header, end) = (at.ring.header, start + word.size());
         // Relaxed: A or O publishes it.
         at.ring.word(start).store(word.raw(), Ordering::Relaxed);
@@ -178,7 +177,7 @@ impl SharedWriter {
         self.ends.ended(header, data, slots, liveness, wake, end)
     }
 
-    /// Commits the first `len` bytes of a reservation. Returns whether a wake is owed.
+    /// Commits the first `len` bytes of a reservation.
     #[inline(always)]
     pub fn commit<P: System>(
         &mut self,
@@ -187,7 +186,7 @@ impl SharedWriter {
         reserved: Reserved,
         len: usize,
         wake: Wake,
-    ) -> bool {
+    ) -> Owed {
         if reserved.is_large() {
             let (header, data, slots) = (at.ring.header, at.ring.data, at.slots);
             let (start, len) = (reserved.start, len.min(reserved.len));
@@ -203,7 +202,7 @@ impl SharedWriter {
         self.ends.end(at, liveness, start, word, size, wake)
     }
 
-    /// Commits a reservation of [`SharedWriter::reserve_elsewhere`]. Returns whether a wake is owed.
+    /// Commits a reservation of [`SharedWriter::reserve_elsewhere`].
     #[cold]
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "three are the ring")]
@@ -216,7 +215,7 @@ impl SharedWriter {
         start: u64,
         len: usize,
         wake: Wake,
-    ) -> bool {
+    ) -> Owed {
         let at = Shared::new(Ring::new(header, data), slots);
         let word = RecordWord::aux();
         // The rest of its range is free when the next one is. Relaxed: N publishes it.
@@ -227,9 +226,9 @@ impl SharedWriter {
         self.ends.end(at, liveness, start, word, word.size(), wake)
     }
 
-    /// Discards a reservation: leaves a hole that readers skip. Returns whether a wake is owed, as
-    /// younger records may have waited for it to end.
-    pub fn discard<P: System>(&mut self, at: Shared<'_>, liveness: &P, reserved: Reserved) -> bool {
+    /// Discards a reservation: leaves a hole that readers skip. Younger records may have waited for it to
+    /// end.
+    pub fn discard<P: System>(&mut self, at: Shared<'_>, liveness: &P, reserved: Reserved) -> Owed {
         let size = if reserved.is_large() { AUX_SIZE.into() } else { reserved.size() };
         self.give_back(at, liveness, reserved.start, size)
     }
@@ -240,7 +239,7 @@ impl SharedWriter {
         liveness: &P,
         start: u64,
         size: u64,
-    ) -> bool {
+    ) -> Owed {
         running::correct(at, u64::MAX, Count { records: 1, bytes: size }); // one written less
         self.room.figures.add_discarded(at, start, size);
         self.forget(start);
@@ -254,14 +253,13 @@ impl SharedWriter {
     }
 
     /// Ends a batch: all its records are published at once, and the rest is returned to the ring.
-    /// Returns whether a wake is owed.
     pub fn commit_span<P: System>(
         &mut self,
         at: Shared<'_>,
         liveness: &P,
         span: BatchSpan,
         wake: Wake,
-    ) -> bool {
+    ) -> Owed {
         let (start, records) = (span.start, span.records);
         if records == 0 {
             return self.give_back(at, liveness, start, span.size);
@@ -275,23 +273,25 @@ impl SharedWriter {
     }
 
     /// Prepares the producer's exit: reports unreported losses, if there is room, and signs off.
-    /// Returns whether a wake is owed.
-    pub fn detach<P: System>(&mut self, at: Shared<'_>, liveness: &P) -> bool {
+    pub fn detach<P: System>(&mut self, at: Shared<'_>, liveness: &P) -> Owed {
         let owed = self.report_losses(at, liveness);
         let owner = self.room.owner;
         sign_off(&at.slots[owner.index as usize].holder, owner.epoch());
         owed
     }
 
-    fn report_losses<P: System>(&mut self, at: Shared<'_>, liveness: &P) -> bool {
+    fn report_losses<P: System>(&mut self, at: Shared<'_>, liveness: &P) -> Owed {
         let (owner, losses) = (self.room.owner, &self.room.figures.losses);
         if losses.refused == losses.reported || owner.lock(at, liveness).is_err() {
-            return false;
+            return Owed::NOTHING;
         }
         let reported = self.room.make_room(at, liveness, 0).is_ok();
         owner.unlock(at);
         fence(Ordering::SeqCst); // O
-        reported && self.ends.ended_at(at, liveness, Wake::Auto, 0)
+        if !reported {
+            return Owed::NOTHING;
+        }
+        self.ends.ended_at(at, liveness, Wake::Auto, 0)
     }
 
     /// Returns the tail that would let a record of `len` bytes in now: what to wait for.

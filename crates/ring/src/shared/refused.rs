@@ -4,7 +4,7 @@ use crate::reserve::{Refusal, refused_size};
 use crate::shared::locked_room::LockedRoom;
 use crate::shared::publish::SharedWriter;
 use crate::view::{Ring, Shared};
-use crate::wait::Wake;
+use crate::wait::{Owed, Wake};
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{Header, record_size};
 
@@ -17,9 +17,9 @@ impl SharedWriter {
     }
 
     /// Counts a refusal, to be reported in the stream before the next record of this producer that
-    /// fits. Returns whether a wake is owed, since a full ring needs to be read. Takes no lock.
+    /// fits. A full ring needs to be read: the consumer may be owed a wake. Takes no lock.
     #[inline]
-    pub fn refuse(&mut self, at: Shared<'_>, refusal: Refusal, len: usize) -> bool {
+    pub fn refuse(&mut self, at: Shared<'_>, refusal: Refusal, len: usize) -> Owed {
         let size = if len > self.max_len {
             refused_size(self.allotted.size, len, self.lead.len())
         } else {

@@ -62,7 +62,7 @@ impl World {
         let (at, wake) = (self.heap.shared(), Wake::Auto);
         let done = writer.publish(at, &self.dead, KIND, len, wake, |_| {});
         if let Err(refusal) = done {
-            writer.refuse(at, refusal, len);
+            let _ = writer.refuse(at, refusal, len);
         }
         self.check("publish");
         done.is_ok()
@@ -137,7 +137,7 @@ fn counting_behind_an_open_reservation_is_done_in_short_steps() {
                 for _ in 0..size / 16 {
                     if policy == Policy::Drop {
                         let _ = reader.next(world.heap.ring()).unwrap();
-                        reader.release(world.heap.ring());
+                        let _ = reader.release(world.heap.ring());
                     }
                     world.publish(&mut other, 8);
                 }
@@ -230,7 +230,7 @@ fn a_ring_per_cpu_is_opened_in_short_steps() {
                 }
                 let at = world.heap.shared();
                 while policy == Policy::Drop && reader.next(at.ring()).unwrap().0.is_some() {}
-                reader.release(at.ring());
+                let _ = reader.release(at.ring());
                 one.open_for_sequences(at, &world.dead, 0).unwrap();
                 let header = world.heap.header();
                 let block = header.cpu.limit.load(Ordering::Relaxed) - at.ring().head();
@@ -256,7 +256,7 @@ fn an_advance_ends_although(move_head: fn(u64) -> u64) {
     let (mut one, mut other) = (join(0), join(1));
     let open = one.reserve(at, &dead, KIND, 8, 0).unwrap();
     for _ in 0..(1 << 15) {
-        other.publish(at, &dead, KIND, 8, Wake::Auto, |_| {}).unwrap();
+        let _ = other.publish(at, &dead, KIND, 8, Wake::Auto, |_| {}).unwrap();
     }
     let hostile = Arc::clone(&heap);
     steps::at_each(move |steps| {
@@ -307,7 +307,7 @@ impl Overtaken {
         };
         let (mut one, mut two, mut three) = (join(0), join(1), join(2));
         let first = one.reserve(at, &dead, KIND, 8, 0).unwrap();
-        two.publish(at, &dead, KIND, 8, Wake::No, |_| {}).unwrap();
+        let _ = two.publish(at, &dead, KIND, 8, Wake::No, |_| {}).unwrap();
         let open = two.reserve(at, &dead, KIND, 8, 0).unwrap();
         assert_eq!((first.pos(), open.pos()), (0, Self::OPEN));
         for _ in 0..4 {
@@ -321,7 +321,7 @@ impl Overtaken {
     fn overtake(mut by: SharedWriter, heap: &HeapRing, forged: RecordWord) {
         let (at, dead) = (heap.shared(), Dead::default());
         while at.producer_pos() < Self::SIZE {
-            by.publish(at, &dead, KIND, 8, Wake::No, |_| {}).unwrap();
+            let _ = by.publish(at, &dead, KIND, 8, Wake::No, |_| {}).unwrap();
         }
         publish_words(&mut by, heap, forged);
         assert_eq!(heap.ring().load(Self::SECOND), forged.raw());
@@ -347,7 +347,7 @@ impl Overtaken {
 fn publish_words(by: &mut SharedWriter, heap: &HeapRing, word: RecordWord) {
     let payload = [word.raw().to_le_bytes(); 2].concat();
     let write = |reserved: &Reserved| fill(heap.ring(), reserved, &payload);
-    by.publish(heap.shared(), &Dead::default(), KIND, 16, Wake::No, write).unwrap();
+    let _ = by.publish(heap.shared(), &Dead::default(), KIND, 16, Wake::No, write).unwrap();
 }
 
 #[test]

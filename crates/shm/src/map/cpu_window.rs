@@ -183,9 +183,7 @@ impl CpuWindow {
     #[inline(never)]
     fn wake_sleeper(&self) {
         let ring = self.ring();
-        if owes_wake(ring, Wake::Auto) {
-            futex::wake(ring.wait_word());
-        }
+        futex::wake_if(owes_wake(ring, Wake::Auto), ring.wait_word());
     }
 
     fn ring(&self) -> Ring<'_> {

@@ -5,7 +5,7 @@ use crate::file::liveness::FileLocks;
 use crate::map::mirror::Mirror;
 use crate::sys::fork::NotForChildren;
 use crate::sys::futex;
-use perfring_ring::{Shared, SharedWriter};
+use perfring_ring::{Owed, Shared, SharedWriter};
 use std::cell::RefCell;
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl SharedPair {
 
     /// Wakes the consumer, if it is owed a wake.
     #[inline]
-    pub(super) fn owed(&self, wake: bool) {
-        futex::wake_if(wake, self.map.ring().wait_word());
+    pub(super) fn owed(&self, owed: Owed) {
+        futex::wake_if(owed, self.map.ring().wait_word());
     }
 }

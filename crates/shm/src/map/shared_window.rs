@@ -249,9 +249,7 @@ impl SharedWindow {
             unsafe { pair.map.fill_open(reserved, payload) };
         })?;
         drop(writer);
-        if owed {
-            futex::wake(at.ring().wait_word());
-        }
+        futex::wake_if(owed, at.ring().wait_word());
         Ok(())
     }
 

@@ -245,9 +245,8 @@ impl WriteWindow {
         match end {
             End::Publish => {
                 let ring = self.map.ring();
-                if self.writer.commit_and_publish(ring, reserved, len, Wake::Auto) {
-                    futex::wake(ring.wait_word());
-                }
+                let owed = self.writer.commit_and_publish(ring, reserved, len, Wake::Auto);
+                futex::wake_if(owed, ring.wait_word());
             }
             End::Hold => self.writer.commit(self.map.ring(), reserved, len),
         }
@@ -262,9 +261,8 @@ impl WriteWindow {
     /// Publishes what is held back.
     #[inline(always)]
     pub fn publish(&mut self, wake: Wake) {
-        if self.writer.publish(self.map.ring(), wake) {
-            futex::wake(self.map.ring().wait_word());
-        }
+        let owed = self.writer.publish(self.map.ring(), wake);
+        futex::wake_if(owed, self.map.ring().wait_word());
     }
 
     /// Counts a refusal, to be reported in the stream before the next record that fits.

@@ -1,6 +1,6 @@
 //! Sleeping and waking across processes, and the heavy side of the asymmetric fence.
 
-use perfring_ring::{Fences, Ring, full_fence};
+use perfring_ring::{Fences, Owed, Ring, full_fence};
 use rustix::io::Errno;
 use rustix::thread::futex::{self, Wait, WaitFlags, WaitPtr, WaitvFlags};
 use rustix::thread::{ClockId, MembarrierCommand, Timespec, membarrier};
@@ -141,10 +141,10 @@ pub(crate) fn sleep_for_space(ring: Ring<'_>, target: u64, limit: Duration) {
     }
 }
 
-/// Wakes all threads that sleep on the word, if `owed`.
+/// Wakes all threads that sleep on the word, if they are owed a wake.
 #[inline(always)]
-pub(crate) fn wake_if(owed: bool, word: &AtomicU32) {
-    if owed {
+pub(crate) fn wake_if(owed: Owed, word: &AtomicU32) {
+    if owed.is_due() {
         wake(word);
     }
 }
