@@ -100,7 +100,7 @@ pub use producer::exclusive::Writer;
 pub use read_error::ReadError;
 pub use record::{AuxRange, Corrupt, Found, Frame, Lost};
 pub use recount::newest_timestamp;
-pub use reserve::{Refusal, Reserved};
+pub use reserve::{Claim, Refusal, Reserved, Site};
 pub use shared::cpu::{OPEN, Sequence, close, is_awaited, owes_wake, section};
 pub use shared::locked_room::Unattached;
 pub use shared::owner::{LOCK_ROUNDS, Recovered, recover};

@@ -46,16 +46,13 @@ const _: () = assert!(size_of::<Result<(), Refusal>>() <= 16);
 
 /// Space for one record, still to be committed or discarded.
 ///
-/// Only a producer creates one, and its position is the writer's own: a token that is dropped
-/// leaves no trace, and the next reservation gets the same bytes.
-#[derive(Clone, Copy, Debug)]
+/// Only a producer makes one, and it is spent only once: there is no copy of it. Its position is the writer's own: a
+/// reservation of an exclusive producer that is dropped leaves no trace, and the next one gets the same bytes.
+#[derive(Debug)]
 pub struct Reserved {
-    pub(crate) start: u64,
+    pub(crate) site: Site,
     pub(crate) kind: RecordType,
     pub(crate) len: usize,
-    /// Bytes between header and payload; or, for a payload in the AUX area, its position
-    /// there.
-    pub(crate) lead: u64,
 }
 
 impl Reserved {
@@ -63,14 +60,21 @@ impl Reserved {
     #[must_use]
     #[inline]
     pub fn pos(&self) -> u64 {
-        self.start
+        self.site.start
+    }
+
+    /// Returns where the record and its payload are.
+    #[must_use]
+    #[inline(always)]
+    pub fn site(&self) -> Site {
+        self.site
     }
 
     /// Returns where the payload begins, if it is in the data area.
     #[must_use]
     #[inline]
     pub fn payload_pos(&self) -> u64 {
-        self.start.wrapping_add(u64::from(HEADER_LEN)).wrapping_add(self.lead)
+        self.site.payload_pos()
     }
 
     /// Returns the payload's length in bytes.
@@ -81,18 +85,65 @@ impl Reserved {
         self.len
     }
 
+    /// Returns where the payload is in the AUX area, if it is there.
+    #[must_use]
+    pub fn range(&self) -> Option<AuxRange> {
+        self.site.aux_pos().map(|at| AuxRange { at, len: self.len })
+    }
+
     /// Returns the word of the record, with a payload of the first `len` bytes in the data area.
     #[inline(always)]
     pub(crate) fn word(&self, len: usize) -> RecordWord {
-        RecordWord::of(self.kind, len + self.lead as usize)
+        RecordWord::of(self.kind, len + self.site.lead as usize)
     }
 
     /// Returns the bytes that it uses in the data area, if its payload is there.
     #[inline(always)]
     pub(crate) fn size(&self) -> u64 {
-        record_size(self.len + self.lead as usize)
+        record_size(self.len + self.site.lead as usize)
     }
 
+    /// Returns this reservation as a writer ends it: where it is in the ring.
+    #[must_use]
+    #[inline(always)]
+    pub fn settled(self) -> Self {
+        if !self.site.is_elsewhere() {
+            return self;
+        }
+        Reserved { site: self.site.settled(), ..self }
+    }
+
+    /// Takes off what the caller knows, its kind and its length. The rest is returned in two registers.
+    #[must_use]
+    #[inline(always)]
+    pub fn into_claim(self) -> Claim {
+        Claim(self.site)
+    }
+}
+
+/// A [`Reserved`] without its kind and its length.
+#[derive(Debug)]
+pub struct Claim(pub(crate) Site);
+
+impl Claim {
+    /// Returns the reservation, of the kind and the length that it was made with.
+    #[must_use]
+    #[inline(always)]
+    pub fn of(self, kind: RecordType, len: usize) -> Reserved {
+        Reserved { site: self.0, kind, len }
+    }
+}
+
+/// Where a reservation is: its record, and its payload.
+#[derive(Clone, Copy, Debug)]
+pub struct Site {
+    pub(crate) start: u64,
+    /// Bytes between header and payload; or, for a payload in the AUX area, its position
+    /// there.
+    pub(crate) lead: u64,
+}
+
+impl Site {
     /// Marks the lead of a reservation whose payload is in the AUX area; the other bits are its
     /// position there. No writer sets it for anything else, so what a hot path asks is one bit.
     const LARGE: u64 = 1 << 63;
@@ -100,24 +151,28 @@ impl Reserved {
     const LENT: u64 = 1 << 62;
     const ALSO: u64 = 1 << 61;
 
-    pub(crate) fn large_lead(at: u64) -> u64 {
+    /// The site of a record whose payload is in the AUX area, at this position.
+    pub(crate) fn with_aux(start: u64, at: u64) -> Self {
         // In a damaged ring the position can be any number: the low bits of it say where in the area it is.
-        Self::LARGE | at & (Self::ALSO - 1)
+        Site { start, lead: Self::LARGE | at & (Self::ALSO - 1) }
     }
 
-    /// Returns where the payload is in the AUX area, if it is there.
+    /// Returns where the payload begins, if it is in the data area.
     #[must_use]
     #[inline(always)]
-    pub fn range(&self) -> Option<AuxRange> {
-        if self.is_large() {
-            Some(AuxRange { at: self.lead & !Self::LARGE, len: self.len })
-        } else {
-            None
-        }
+    pub fn payload_pos(self) -> u64 {
+        self.start.wrapping_add(u64::from(HEADER_LEN)).wrapping_add(self.lead)
+    }
+
+    /// Returns where the payload begins in the AUX area, if it is there.
+    #[must_use]
+    #[inline(always)]
+    pub fn aux_pos(self) -> Option<u64> {
+        if self.is_large() { Some(self.lead & !Self::LARGE) } else { None }
     }
 
     #[inline(always)]
-    pub(crate) fn is_large(&self) -> bool {
+    pub(crate) fn is_large(self) -> bool {
         debug_assert!(!self.is_lent(), "a reservation that is lent is settled before it ends");
         self.is_elsewhere()
     }
@@ -125,63 +180,43 @@ impl Reserved {
     /// Returns whether the payload is not in the data area: it is in the AUX area, or is lent.
     #[must_use]
     #[inline(always)]
-    pub fn is_elsewhere(&self) -> bool {
+    pub fn is_elsewhere(self) -> bool {
         self.lead & Self::LARGE != 0
     }
 
     /// Returns whether the payload is written in memory that is no part of the ring, and is copied to the ring when the
     /// reservation is settled.
     #[must_use]
-    pub fn is_lent(&self) -> bool {
+    pub fn is_lent(self) -> bool {
         self.lead & Self::LENT != 0
     }
 
-    /// Returns the lead of a reservation with this one, that is lent.
-    pub(crate) fn lent_lead(lead: u64) -> u64 {
-        let also = if lead & Self::LARGE != 0 { Self::ALSO } else { 0 };
-        lead | Self::LARGE | Self::LENT | also
-    }
-
-    /// Marks a part of a reservation as lent.
+    /// Returns this site with its payload lent.
     #[must_use]
     pub fn lent(self) -> Self {
-        Reserved { lead: Self::lent_lead(self.lead), ..self }
+        let also = if self.lead & Self::LARGE != 0 { Self::ALSO } else { 0 };
+        Site { lead: self.lead | Self::LARGE | Self::LENT | also, ..self }
     }
 
-    /// Returns where it is in the ring, as a writer ends it.
+    /// Returns where the payload is in the ring.
     #[must_use]
     pub fn settled(self) -> Self {
         if !self.is_lent() {
             return self;
         }
         let large = if self.lead & Self::ALSO != 0 { Self::LARGE } else { 0 };
-        let lead = self.lead & !(Self::LARGE | Self::LENT | Self::ALSO) | large;
-        Reserved { lead, ..self }
+        Site { lead: self.lead & !(Self::LARGE | Self::LENT | Self::ALSO) | large, ..self }
     }
 
-    /// Takes it apart into scalars, which a call can pass in registers: where the record is, and where its payload is.
-    #[must_use]
-    #[inline(always)]
-    pub fn parts(&self) -> (u64, u64) {
-        (self.start, self.lead)
-    }
-
-    /// Puts together what [`Reserved::parts`] returned, for a payload of the first `len` bytes.
-    #[must_use]
-    #[inline(always)]
-    pub fn of_parts((start, lead): (u64, u64), kind: RecordType, len: usize) -> Self {
-        Reserved { start, kind, len, lead }
-    }
-
-    /// Returns this reservation with its payload where another one's [parts](Reserved::parts) say.
-    #[must_use]
-    #[inline(always)]
-    pub fn moved(self, (start, lead): (u64, u64)) -> Self {
-        Reserved { start, lead, ..self }
-    }
-
-    /// Writes the body of its record, with a payload of the first `len` bytes.
-    pub(crate) fn write_body(&self, ring: Ring<'_>, len: usize, time: u64, policy: Policy) {
+    /// Writes the body of a record with its payload, of `len` bytes, in the AUX area.
+    pub(crate) fn write_body(
+        self,
+        ring: Ring<'_>,
+        kind: RecordType,
+        len: usize,
+        time: u64,
+        policy: Policy,
+    ) {
         let mut body = [0; aux_record::WORDS];
         body[aux_record::OFFSET] = self.lead & !Self::LARGE;
         body[aux_record::LEN] = len as u64;
@@ -190,7 +225,7 @@ impl Reserved {
             Policy::Overwrite => aux_record::OVERWRITE,
         };
         body[aux_record::TIME] = time;
-        body[aux_record::ID] = self.kind.get().into();
+        body[aux_record::ID] = kind.get().into();
         for (word, nth) in body.into_iter().zip(1..) {
             // Relaxed: the store that publishes the record publishes it.
             ring.word(self.start + 8 * nth).store(word, Ordering::Relaxed);
@@ -208,7 +243,7 @@ pub(crate) fn refused_size(area: u64, len: usize, lead: usize) -> u64 {
 }
 
 pub(crate) fn fill(ring: Ring<'_>, reserved: &Reserved, payload: &[u8]) {
-    debug_assert!(!reserved.is_large());
+    debug_assert!(!reserved.site.is_large());
     let mut pos = reserved.payload_pos();
     for chunk in payload[..payload.len().min(reserved.len)].chunks(8) {
         let mut word = [0; 8];

@@ -226,15 +226,16 @@ impl PerCpu {
 
     fn commit(&mut self, slot: u32, reserved: Reserved, payload: &[u8]) {
         fill(self.heap.data(), &reserved, payload);
-        let (at, len) = (self.heap.shared(), payload.len());
+        let (at, pos, len) = (self.heap.shared(), reserved.pos(), payload.len());
         let _ = self.writers[slot as usize].commit(at, &Dead, reserved, len, Wake::No);
         let size = size_of(&self.members.options, len);
-        self.members.committed(slot, reserved.pos(), payload, size);
+        self.members.committed(slot, pos, payload, size);
     }
 
     fn discard(&mut self, slot: u32, reserved: Reserved) {
+        let pos = reserved.pos();
         let _ = self.writers[slot as usize].discard(self.heap.shared(), &Dead, reserved);
-        self.members.discarded(slot, reserved.pos());
+        self.members.discarded(slot, pos);
     }
 
     /// A record of a producer is refused for its size.

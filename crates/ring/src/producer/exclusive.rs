@@ -12,7 +12,7 @@ use crate::producer::ranges::Ranges;
 use crate::producer::room::Room;
 use crate::record::{BODY_LEN, Corrupt};
 use crate::recount::totals_interval;
-use crate::reserve::{Refusal, Reserved, fill, max_len, refused_size};
+use crate::reserve::{Refusal, Reserved, Site, fill, max_len, refused_size};
 use crate::time::{self, Reading};
 use crate::view::{Ring, System, sane};
 use crate::wait::{Fences, Owed, Wake, claim_wake};
@@ -86,10 +86,9 @@ impl Writer {
     /// publish.
     #[inline(always)]
     pub fn commit(&mut self, ring: Ring<'_>, reserved: Reserved, len: usize) {
-        if reserved.is_large() {
-            let Reserved { start, kind, len: most, lead } = reserved;
-            let len = len.min(most);
-            let _ = self.commit_large(ring.header, ring.data, start, lead, kind, len, Wake::No);
+        if reserved.site.is_large() {
+            let Reserved { site, kind, len: most } = reserved;
+            let _ = self.commit_large(ring.header, ring.data, site, kind, len.min(most), Wake::No);
             return;
         }
         self.room.hold();
@@ -105,12 +104,11 @@ impl Writer {
         len: usize,
         wake: Wake,
     ) -> Owed {
-        if reserved.is_large() {
-            let Reserved { start, kind, len: most, lead } = reserved;
-            let len = len.min(most);
-            return self.commit_large(ring.header, ring.data, start, lead, kind, len, wake);
+        if reserved.site.is_large() {
+            let Reserved { site, kind, len: most } = reserved;
+            return self.commit_large(ring.header, ring.data, site, kind, len.min(most), wake);
         }
-        let start = reserved.start;
+        let start = reserved.pos();
         let size = self.end(ring, reserved, len);
         self.publish_at(ring, wake, start + size)
     }
@@ -119,13 +117,13 @@ impl Writer {
     fn end(&mut self, ring: Ring<'_>, reserved: Reserved, len: usize) -> u64 {
         let len = len.min(reserved.len);
         // Two branches, so that each knows what it adds where the caller knows the length.
-        let word = match reserved.lead {
+        let word = match reserved.site.lead {
             0 => RecordWord::of(reserved.kind, len),
             timestamp => RecordWord::of(reserved.kind, len + timestamp as usize),
         };
         if len != reserved.len {
             // Relaxed: A publishes it.
-            ring.word(reserved.start).store(word.raw(), Ordering::Relaxed);
+            ring.word(reserved.pos()).store(word.raw(), Ordering::Relaxed);
         }
         self.room.account.add_one(word.size());
         word.size()
@@ -137,20 +135,17 @@ impl Writer {
     /// All arguments are scalars: what a call from the hot path can reach has to be in memory.
     #[cold]
     #[inline(never)]
-    #[expect(clippy::too_many_arguments, reason = "they are a ring and a reservation")]
     fn commit_large(
         &mut self,
         header: &Header,
         data: &[AtomicU64],
-        start: u64,
-        lead: u64,
+        site: Site,
         kind: RecordType,
         len: usize,
         wake: Wake,
     ) -> Owed {
         let ring = Ring::new(header, data);
-        let reserved = Reserved { start, kind, len, lead };
-        reserved.write_body(ring, len, self.newest_timestamp(), self.room.policy);
+        site.write_body(ring, kind, len, self.newest_timestamp(), self.room.policy);
         self.ranges.pos += range_size(len);
         self.room.account.add_one(AUX_SIZE.into());
         let owed = self.publish(ring, wake);
@@ -162,10 +157,10 @@ impl Writer {
     /// positions do not depend on discards.
     pub fn discard(&mut self, ring: Ring<'_>, reserved: Reserved) {
         self.room.hold();
-        let size = if reserved.is_large() { AUX_SIZE.into() } else { reserved.size() };
+        let size = if reserved.site.is_large() { AUX_SIZE.into() } else { reserved.size() };
         let word = RecordWord::nop(size, Hole::Discarded);
         // Relaxed: A publishes it.
-        ring.word(reserved.start).store(word.raw(), Ordering::Relaxed);
+        ring.word(reserved.pos()).store(word.raw(), Ordering::Relaxed);
         self.room.account.discard(size);
     }
 

@@ -1,7 +1,7 @@
 //! Reservations of the exclusive producer.
 
 use crate::producer::exclusive::Writer;
-use crate::reserve::{Refusal, Reserved};
+use crate::reserve::{Refusal, Reserved, Site};
 use crate::view::Ring;
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{
@@ -52,7 +52,7 @@ impl Writer {
     ) -> Result<Reserved, Refusal> {
         debug_assert!(len < self.plain_end);
         let start = self.place::<0>(ring, kind, len, 0)?;
-        Ok(Reserved { start, kind, len, lead: 0 })
+        Ok(Reserved { site: Site { start, lead: 0 }, kind, len })
     }
 
     /// Reserves space for any payload: to be written `IN_PLACE`, where it may be lent; or to be copied into the ring.
@@ -69,29 +69,13 @@ impl Writer {
     ) -> Result<Reserved, Refusal> {
         const TIMESTAMP: usize = TIMESTAMP_LEN as usize;
         let from = if IN_PLACE { self.elsewhere_from } else { self.max_len + 1 };
-        let (start, lead) = if self.timestamp != 0 && len < from {
-            (self.place::<TIMESTAMP>(ring, kind, len, now)?, TIMESTAMP as u64)
+        let site = if self.timestamp != 0 && len < from {
+            let start = self.place::<TIMESTAMP>(ring, kind, len, now)?;
+            Site { start, lead: TIMESTAMP as u64 }
         } else {
             self.place_elsewhere::<IN_PLACE>(ring.header, ring.data, kind, len, now)?
         };
-        Ok(Reserved { start, kind, len, lead })
-    }
-
-    /// Returns the start and the lead of a record in the data area.
-    #[inline(always)]
-    fn place_here(
-        &mut self,
-        ring: Ring<'_>,
-        kind: RecordType,
-        len: usize,
-        now: u64,
-    ) -> Result<(u64, u64), Refusal> {
-        if self.timestamp == 0 {
-            return Ok((self.place::<0>(ring, kind, len, 0)?, 0));
-        }
-        const TIMESTAMP: usize = TIMESTAMP_LEN as usize;
-        let start = self.place::<TIMESTAMP>(ring, kind, len, now)?;
-        Ok((start, TIMESTAMP as u64))
+        Ok(Reserved { site, kind, len })
     }
 
     #[inline(always)]
@@ -115,7 +99,7 @@ impl Writer {
         Ok(start)
     }
 
-    /// Returns the start and the lead of a record whose payload is too long for the data area, or is lent; or which has no
+    /// Places a record whose payload is too long for the data area, or is lent; or which has no
     /// timestamp. Takes the ring in two parts, so that the call from the hot path passes it in registers.
     #[cold]
     #[inline(never)]
@@ -126,17 +110,22 @@ impl Writer {
         kind: RecordType,
         len: usize,
         now: u64,
-    ) -> Result<(u64, u64), Refusal> {
+    ) -> Result<Site, Refusal> {
+        const TIMESTAMP: usize = TIMESTAMP_LEN as usize;
         let ring = Ring::new(header, data);
-        let (start, lead) = match len > self.max_len {
-            true => self.place_large(ring, len, now)?,
-            false => self.place_here(ring, kind, len, now)?,
+        let site = if len > self.max_len {
+            self.place_large(ring, len, now)?
+        } else {
+            let start = match self.timestamp {
+                0 => self.place::<0>(ring, kind, len, 0)?,
+                _ => self.place::<TIMESTAMP>(ring, kind, len, now)?,
+            };
+            Site { start, lead: self.timestamp as u64 }
         };
-        let lends = IN_PLACE && self.elsewhere_from == 0;
-        Ok((start, if lends { Reserved::lent_lead(lead) } else { lead }))
+        Ok(if IN_PLACE && self.elsewhere_from == 0 { site.lent() } else { site })
     }
 
-    fn place_large(&mut self, ring: Ring<'_>, len: usize, now: u64) -> Result<(u64, u64), Refusal> {
+    fn place_large(&mut self, ring: Ring<'_>, len: usize, now: u64) -> Result<Site, Refusal> {
         let (policy, need) = (self.room.policy, range_size(len));
         if need > self.ranges.size {
             return Err(Refusal::TooLarge { max: self.max_len() });
@@ -148,6 +137,6 @@ impl Writer {
         ring.word(start).store(word.raw(), Ordering::Relaxed);
         self.ranges.make_room(ring, policy, tail);
         self.room.account.timestamp(now);
-        Ok((start, Reserved::large_lead(self.ranges.pos)))
+        Ok(Site::with_aux(start, self.ranges.pos))
     }
 }

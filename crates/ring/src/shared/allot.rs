@@ -2,7 +2,7 @@
 
 use crate::aux_area;
 use crate::record::RecordAt;
-use crate::reserve::{Refusal, Reserved};
+use crate::reserve::{Refusal, Site};
 use crate::shared::locked_room::LockedRoom;
 use crate::shared::own_open::OwnOpen;
 use crate::shared::running;
@@ -38,7 +38,7 @@ impl Allotted {
         kind: RecordType,
         len: usize,
         now: Option<u64>,
-    ) -> Result<Reserved, Refusal> {
+    ) -> Result<Site, Refusal> {
         let (floor, policy, me, need) =
             (room.floor, room.policy, room.owner.index, range_size(len));
         let start = room.begin(&at, liveness, RecordWord::aux().size())?;
@@ -51,9 +51,9 @@ impl Allotted {
                 return Err(refusal);
             }
         };
-        let reserved = Reserved { start, kind, len, lead: Reserved::large_lead(range) };
+        let site = Site::with_aux(start, range);
         let time = now.map_or(0, |now| rise(at.ring, now));
-        reserved.write_body(at.ring, len, time, policy);
+        site.write_body(at.ring, kind, len, time, policy);
         running::open(at, start, RecordWord::busy_aux(me));
         room.own_open.add(start, start);
         self.own_open.add(start, range);
@@ -61,7 +61,7 @@ impl Allotted {
         // Under the lock.
         at.ring.header.aux.head.store(range + need, Ordering::Release);
         room.owner.unlock(at);
-        Ok(reserved)
+        Ok(site)
     }
 
     /// Finds where the next range begins, and makes room for it: for the producer in slot `me`,

@@ -34,7 +34,7 @@ fn join(heap: &HeapRing) -> SharedWriter {
 
 /// The memory of a reservation: the area, and the offsets in it.
 fn memory(reserved: &Reserved) -> (bool, u64, u64) {
-    match reserved.is_large() {
+    match reserved.site.is_large() {
         true => (true, reserved.range().unwrap().at, range_size(reserved.len())),
         false => (false, reserved.pos(), record_size(reserved.len())),
     }
@@ -111,7 +111,8 @@ fn nothing_is_refused_that_a_sound_ring_has_room_for() {
         if open.len() > 1 {
             // Not always the oldest, and never all.
             let ended = open.remove(usize::from(round % 3 == 0)).unwrap();
-            let _ = writer.commit(at, &Alive, ended, ended.len(), Wake::Auto);
+            let len = ended.len();
+            let _ = writer.commit(at, &Alive, ended, len, Wake::Auto);
         }
         while reader.next(heap.ring()).unwrap().0.is_some() {}
         let _ = reader.release(heap.ring());

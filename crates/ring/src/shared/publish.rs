@@ -9,7 +9,7 @@ use crate::aux_area;
 use crate::counters::{Count, ProducerTotals};
 use crate::holder::{OwnerInfo, sign_off};
 use crate::record::BODY_LEN;
-use crate::reserve::{Refusal, Reserved, fill, max_len};
+use crate::reserve::{Refusal, Reserved, Site, fill, max_len};
 use crate::shared::allot::Allotted;
 use crate::shared::end::Committer;
 use crate::shared::locked_room::{LockedRoom, Unattached};
@@ -122,7 +122,7 @@ impl SharedWriter {
             return Err(Refusal::TooLarge { max: self.max_len });
         }
         let start = self.room.begin(&at, liveness, record_size(len))?;
-        fill(&Reserved { start, kind, len, lead: 0 });
+        fill(&Reserved { site: Site { start, lead: 0 }, kind, len });
         Ok(self.publish_here(&at, liveness, start, RecordWord::of(kind, len), wake))
     }
 
@@ -146,7 +146,7 @@ impl SharedWriter {
     ) -> Result<Owed, Refusal> {
         let reserved = self.begin_at(&at, liveness, kind, len, now)?;
         fill(&reserved);
-        Ok(self.publish_here(&at, liveness, reserved.start, reserved.word(len), wake))
+        Ok(self.publish_here(&at, liveness, reserved.pos(), reserved.word(len), wake))
     }
 
     /// Commits the record at `start`: under the lock, which this releases.
@@ -187,12 +187,12 @@ impl SharedWriter {
         len: usize,
         wake: Wake,
     ) -> Owed {
-        if reserved.is_large() {
+        if reserved.site.is_large() {
             let (header, data, slots) = (at.ring.header, at.ring.data, at.slots);
-            let (start, len) = (reserved.start, len.min(reserved.len));
+            let (start, len) = (reserved.pos(), len.min(reserved.len));
             return self.commit_large(header, data, slots, liveness, start, len, wake);
         }
-        let (start, size) = (reserved.start, reserved.size());
+        let (start, size) = (reserved.pos(), reserved.size());
         let word = reserved.word(len.min(reserved.len));
         if word.size() < size {
             running::leave(at, start + word.size(), size - word.size(), 0);
@@ -229,8 +229,8 @@ impl SharedWriter {
     /// Discards a reservation: leaves a hole that readers skip. Younger records may have waited for it to
     /// end.
     pub fn discard<P: System>(&mut self, at: Shared<'_>, liveness: &P, reserved: Reserved) -> Owed {
-        let size = if reserved.is_large() { AUX_SIZE.into() } else { reserved.size() };
-        self.give_back(at, liveness, reserved.start, size)
+        let size = if reserved.site.is_large() { AUX_SIZE.into() } else { reserved.size() };
+        self.give_back(at, liveness, reserved.pos(), size)
     }
 
     fn give_back<P: System>(

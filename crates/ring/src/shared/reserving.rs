@@ -1,6 +1,6 @@
 //! Reservations of a producer of a shared ring: for one record, or for a batch.
 
-use crate::reserve::{Refusal, Reserved};
+use crate::reserve::{Refusal, Reserved, Site};
 use crate::shared::publish::SharedWriter;
 use crate::shared::span::{BatchSpan, SpanMark};
 use crate::time;
@@ -63,9 +63,9 @@ impl SharedWriter {
         if len >= elsewhere_from {
             let (header, data, slots) = (at.ring.header, at.ring.data, at.slots);
             let lends = elsewhere_from == 0;
-            let (start, lead) =
+            let site =
                 self.reserve_elsewhere(header, data, slots, liveness, kind, len, now, lends)?;
-            return Ok(Reserved { start, kind, len, lead });
+            return Ok(Reserved { site, kind, len });
         }
         self.reserve_here(&at, liveness, kind, len, now)
     }
@@ -81,7 +81,7 @@ impl SharedWriter {
         now: u64,
     ) -> Result<Reserved, Refusal> {
         let reserved = self.begin_short(at, liveness, kind, len, now)?;
-        self.room.open(*at, reserved.start, reserved.size());
+        self.room.open(*at, reserved.pos(), reserved.size());
         Ok(reserved)
     }
 
@@ -142,11 +142,10 @@ impl SharedWriter {
         if lead != 0 {
             write_lead(at.ring, start, self.lead, time::rise(at.ring, now), self.writer);
         }
-        Ok(Reserved { start, kind, len, lead: lead as u64 })
+        Ok(Reserved { site: Site { start, lead: lead as u64 }, kind, len })
     }
 
-    /// Reserves space for a payload that is too long for the data area, or is lent. Returns its record's position and its
-    /// lead.
+    /// Reserves space for a payload that is too long for the data area, or is lent. Returns where it is.
     ///
     /// Takes the ring in parts, so that the call from the hot path passes it in registers.
     #[cold]
@@ -162,17 +161,17 @@ impl SharedWriter {
         len: usize,
         now: u64,
         lends: bool,
-    ) -> Result<(u64, u64), Refusal> {
+    ) -> Result<Site, Refusal> {
         let at = Shared::new(Ring::new(header, data), slots);
-        let Reserved { start, lead, .. } = if len <= self.max_len {
-            self.reserve_here(&at, liveness, kind, len, now)?
+        let site = if len <= self.max_len {
+            self.reserve_here(&at, liveness, kind, len, now)?.site
         } else if range_size(len) > self.allotted.size {
             return Err(Refusal::TooLarge { max: self.max_len() });
         } else {
             let now = self.is_timed().then_some(now);
             self.allotted.reserve(at, liveness, &mut self.room, kind, len, now)?
         };
-        Ok((start, if lends { Reserved::lent_lead(lead) } else { lead }))
+        Ok(if lends { site.lent() } else { site })
     }
 
     /// Returns the next record of a batch, to be filled, if it fits.
@@ -186,7 +185,8 @@ impl SharedWriter {
         if len > self.max_len {
             return None;
         }
-        let reserved = Reserved { start: span.next(), kind, len, lead: self.lead.len() as u64 };
+        let site = Site { start: span.next(), lead: self.lead.len() as u64 };
+        let reserved = Reserved { site, kind, len };
         if reserved.size() > span.left() {
             return None;
         }
@@ -197,11 +197,10 @@ impl SharedWriter {
         Some(reserved)
     }
 
-    /// Returns the record that was added to a batch at a mark, with a payload of so many bytes.
+    /// Returns where the record is that was added to a batch at a mark.
     #[must_use]
-    pub fn at_mark(&self, span: &BatchSpan, mark: SpanMark, len: usize) -> Reserved {
-        let (kind, lead) = (RecordType::BYTES, self.lead.len() as u64);
-        Reserved { start: span.start + mark.used, kind, len, lead }
+    pub fn at_mark(&self, span: &BatchSpan, mark: SpanMark) -> Site {
+        Site { start: span.start + mark.used, lead: self.lead.len() as u64 }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::map::shared_pair::SharedPair;
 use perfring_abi::RecordType;
-use perfring_ring::{BatchSpan, Refusal, Reserved, SpanMark, Wake};
+use perfring_ring::{BatchSpan, Refusal, Reserved, Site, SpanMark, Wake};
 use std::ptr::NonNull;
 
 /// Several records in one reservation, published at once when it is dropped.
@@ -32,7 +32,7 @@ impl BatchReservation<'_> {
     pub fn push(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), Refusal> {
         let reserved = self.fill(kind, payload.len())?;
         // SAFETY: a part of this producer's open reservation, of this length.
-        unsafe { self.pair.map.fill_open(&reserved, payload) };
+        unsafe { self.pair.map.fill_open(reserved.site(), payload) };
         Ok(())
     }
 
@@ -44,7 +44,8 @@ impl BatchReservation<'_> {
         let before = self.span.mark();
         let reserved = self.fill(kind, len)?;
         let map = &self.pair.map;
-        let mut bytes = if map.lends() { self.lend(reserved) } else { map.open_bytes(&reserved) };
+        let site = reserved.site();
+        let mut bytes = if map.lends() { self.lend(site, len) } else { map.open_bytes(site, len) };
         // In a destructor that a panic runs, the drop of the batch says nothing.
         let left = if std::thread::panicking() { u64::MAX } else { self.span.left() };
         self.in_place = Some(LastRecord { before, left, len });
@@ -55,9 +56,9 @@ impl BatchReservation<'_> {
 
     /// Lends other memory for a record that is added in place, once the last one is in the ring.
     #[cold]
-    fn lend(&self, reserved: Reserved) -> NonNull<[u8]> {
+    fn lend(&self, site: Site, len: usize) -> NonNull<[u8]> {
         self.settle();
-        self.pair.map.open_bytes(&reserved.lent())
+        self.pair.map.open_bytes(site.lent(), len)
     }
 
     /// Copies the last record that was added in place to the ring: it was lent.
@@ -65,9 +66,9 @@ impl BatchReservation<'_> {
     #[inline(never)]
     fn settle(&self) {
         if let Some(LastRecord { before, len, .. }) = self.in_place {
-            let lent = self.pair.writer.borrow().at_mark(&self.span, before, len).lent();
+            let site = self.pair.writer.borrow().at_mark(&self.span, before);
             // SAFETY: a part of this producer's open reservation; the slice that was returned borrowed the batch.
-            let _ = unsafe { self.pair.map.settle(lent, len) };
+            unsafe { self.pair.map.settle(site.lent(), len) };
         }
     }
 
@@ -77,7 +78,7 @@ impl BatchReservation<'_> {
         let next = self.pair.writer.borrow().next_in_span(at, &mut self.span, kind, len);
         let Some(reserved) = next else { return Err(self.no_room()) };
         // SAFETY: a part of this producer's open reservation.
-        unsafe { self.pair.map.zero_last_word(&reserved) };
+        unsafe { self.pair.map.zero_last_word(reserved.site(), len) };
         Ok(reserved)
     }
 

@@ -118,10 +118,11 @@ impl SharedWindow {
         len: usize,
         now: u64,
     ) -> Result<(Reserved, NonNull<[u8]>), Refusal> {
-        let reserved = Reserved::of_parts(self.reserve_parts(kind, len, &|| now)?, kind, len);
+        let reserved = self.claim(kind, len, &|| now)?.of(kind, len);
         // SAFETY: reserved for this producer just now.
-        unsafe { self.pair.map.zero_last_word(&reserved) };
-        Ok((reserved, self.pair.map.open_bytes(&reserved)))
+        unsafe { self.pair.map.zero_last_word(reserved.site(), len) };
+        let bytes = self.pair.map.open_bytes(reserved.site(), len);
+        Ok((reserved, bytes))
     }
 
     /// Commits a reservation of [`SharedWindow::reserve_loose`].

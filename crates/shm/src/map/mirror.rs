@@ -15,8 +15,8 @@ use crate::sys::sigbus::SigbusGuard;
 use memmap2::MmapRaw;
 use nix::errno::Errno;
 use perfring_abi::atomic::AtomicU64;
-use perfring_abi::{Header, RecordType, Slot};
-use perfring_ring::{AuxRange, Frame, Reserved, Ring, Shared, TypeTableArea, TypeTableWriter};
+use perfring_abi::{Header, Slot};
+use perfring_ring::{AuxRange, Frame, Ring, Shared, Site, TypeTableArea, TypeTableWriter};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
@@ -123,23 +123,18 @@ impl Mirror {
 
     /// Returns the address of a reservation's payload.
     #[inline(always)]
-    fn payload_at(&self, reserved: &Reserved) -> *mut u8 {
-        if reserved.is_elsewhere() {
-            let (start, place) = reserved.parts();
-            return self.elsewhere(start, place);
-        }
-        self.at(reserved.payload_pos())
+    fn payload_at(&self, site: Site) -> *mut u8 {
+        if site.is_elsewhere() { self.elsewhere(site) } else { self.at(site.payload_pos()) }
     }
 
     #[cold]
     #[inline(never)]
-    fn elsewhere(&self, start: u64, place: u64) -> *mut u8 {
-        let reserved = Reserved::of_parts((start, place), RecordType::BYTES, 0);
-        let (settled, is_lent) = (reserved.settled(), reserved.is_lent());
+    fn elsewhere(&self, site: Site) -> *mut u8 {
+        let (settled, is_lent) = (site.settled(), site.is_lent());
         // Without an area no writer makes such a reservation, and without memory to lend nobody marks one as lent.
-        let at = match (settled.range(), is_lent) {
-            (Some(range), false) => self.aux.as_ref().map(|aux| aux.at(range.at)),
-            (Some(range), true) => self.loan.as_ref().map(|loan| loan.of_aux(range.at)),
+        let at = match (settled.aux_pos(), is_lent) {
+            (Some(pos), false) => self.aux.as_ref().map(|aux| aux.at(pos)),
+            (Some(pos), true) => self.loan.as_ref().map(|loan| loan.of_aux(pos)),
             (None, _) => self.loan.as_ref().map(|loan| loan.of_data(settled.payload_pos())),
         };
         at.unwrap_or(NonNull::dangling()).as_ptr()
@@ -150,49 +145,43 @@ impl Mirror {
         self.loan.is_some()
     }
 
-    /// Copies the first `len` bytes of a reservation that is lent to its place in the ring, and returns it as the writer
-    /// made it. Any other it returns unchanged.
+    /// Copies the first `len` bytes of a reservation that is lent to its place in the ring. Does nothing for any other.
     ///
     /// # Safety
     /// As for [`Mirror::zero_last_word`], and `len` is no more than was reserved.
     #[inline(always)]
-    pub(crate) unsafe fn settle(&self, reserved: Reserved, len: usize) -> Reserved {
-        if !reserved.is_elsewhere() {
-            return reserved;
+    pub(crate) unsafe fn settle(&self, site: Site, len: usize) {
+        if site.is_elsewhere() {
+            // SAFETY: the caller's promise, passed on.
+            unsafe { self.settle_elsewhere(site, len) };
         }
-        let (start, place) = reserved.parts();
-        // SAFETY: the caller's promise, passed on.
-        reserved.moved(unsafe { self.settle_elsewhere(start, place, len) })
     }
 
     /// # Safety
     /// As for [`Mirror::settle`].
     #[cold]
     #[inline(never)]
-    unsafe fn settle_elsewhere(&self, start: u64, place: u64, len: usize) -> (u64, u64) {
-        let reserved = Reserved::of_parts((start, place), RecordType::BYTES, len);
-        let settled = reserved.settled();
-        if reserved.is_lent() {
-            let lent = self.open_bytes(&reserved);
+    unsafe fn settle_elsewhere(&self, site: Site, len: usize) {
+        if site.is_lent() {
+            let lent = self.open_bytes(site, len);
             // SAFETY: the memory is this mapping's own, this part of it the reservation's, and no slice that can be
             // written is left, by the caller's promise.
             let lent = unsafe { lent.as_ref() };
             // SAFETY: the same promise; the payload is as long as this part of the reservation.
-            unsafe { self.fill_open(&settled, lent) };
+            unsafe { self.fill_open(site.settled(), lent) };
         }
-        settled.parts()
     }
 
-    /// Returns the bytes of an open reservation. Readers may load them while it is open.
+    /// Returns the bytes of an open reservation of so many bytes. Readers may load them while it is open.
     #[inline(always)]
-    pub(crate) fn open_bytes(&self, reserved: &Reserved) -> NonNull<[u8]> {
+    pub(crate) fn open_bytes(&self, site: Site, len: usize) -> NonNull<[u8]> {
         // A writer reserves at most `data_size - 8` bytes with the header, so the slice ends inside
         // the second copy of the data; and in the AUX area at most all of it. The bytes are
         // initialised: a file's are.
-        let at = self.payload_at(reserved);
+        let at = self.payload_at(site);
         // SAFETY: `at` points into a mapping, which is not at address zero.
         let at = unsafe { NonNull::new_unchecked(at) };
-        NonNull::slice_from_raw_parts(at, reserved.len())
+        NonNull::slice_from_raw_parts(at, len)
     }
 
     /// Copies a payload into an open reservation, and zeroes the padding.
@@ -200,10 +189,14 @@ impl Mirror {
     /// # Safety
     /// As for [`Mirror::zero_last_word`], and the payload is as long as the reservation.
     #[inline(always)]
-    pub(crate) unsafe fn fill_open(&self, reserved: &Reserved, payload: &[u8]) {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { self.zero_last_word(reserved) };
-        let to = self.open_bytes(reserved).cast::<u8>().as_ptr();
+    pub(crate) unsafe fn fill_open(&self, site: Site, payload: &[u8]) {
+        let to = if site.is_elsewhere() {
+            self.elsewhere(site)
+        } else {
+            // SAFETY: the caller's promise, passed on.
+            unsafe { self.zero_last_word_here(site, payload.len()) };
+            self.at(site.payload_pos())
+        };
         // SAFETY: as in `open_bytes`. The payload is not in this mapping: a reader has one of its
         // own, and its records are pinned, so no part of what is free.
         unsafe { copy_fresh(payload.as_ptr(), to, payload.len()) };
@@ -213,15 +206,26 @@ impl Mirror {
     /// of another. To be called before the payload is written.
     ///
     /// # Safety
-    /// The reservation is an open one of a writer of this very mirror, which is mapped writable, and no
+    /// The reservation is an open one, of `len` bytes, of a writer of this very mirror, which is mapped writable, and no
     /// slice of it lives.
     #[inline(always)]
-    pub(crate) unsafe fn zero_last_word(&self, reserved: &Reserved) {
-        let len = reserved.len();
+    pub(crate) unsafe fn zero_last_word(&self, site: Site, len: usize) {
         // No reader takes what follows a payload in the AUX area for a part of its record, and what is lent is padded
         // where it is settled.
-        if len & 7 != 0 && !reserved.is_elsewhere() {
-            let at = self.at(reserved.payload_pos() + (len as u64 & !7));
+        if !site.is_elsewhere() {
+            // SAFETY: the caller's promise, passed on.
+            unsafe { self.zero_last_word_here(site, len) };
+        }
+    }
+
+    /// See [`Mirror::zero_last_word`], for a payload in the data area.
+    ///
+    /// # Safety
+    /// The same.
+    #[inline(always)]
+    unsafe fn zero_last_word_here(&self, site: Site, len: usize) {
+        if len & 7 != 0 {
+            let at = self.at(site.payload_pos() + (len as u64 & !7));
             // SAFETY: a record's size is a multiple of eight, so the word belongs to the same
             // reservation, and it is aligned.
             unsafe { at.cast::<u64>().write(0) };
@@ -233,12 +237,12 @@ impl Mirror {
     /// # Safety
     /// As for [`Mirror::zero_last_word`]; `len` is no more than was reserved.
     #[inline]
-    pub(crate) unsafe fn zero_padding(&self, reserved: &Reserved, len: usize) {
-        if len & 7 == 0 || reserved.is_elsewhere() {
+    pub(crate) unsafe fn zero_padding(&self, site: Site, len: usize) {
+        if len & 7 == 0 || site.is_elsewhere() {
             return;
         }
         // Payloads begin at a multiple of eight. One word, as a call of `memset` costs more.
-        let word = self.at(reserved.payload_pos() + (len as u64 & !7)).cast::<[u8; 8]>();
+        let word = self.at(site.payload_pos() + (len as u64 & !7)).cast::<[u8; 8]>();
         // SAFETY: the last word of the payload belongs to the same reservation.
         let mut bytes = unsafe { word.read() };
         bytes[len & 7..].fill(0);

@@ -66,13 +66,24 @@ impl<P: Reserves> Reservation<'_, P> {
     pub fn commit_len(self, len: usize) {
         // Not `drop`, which would discard.
         let mut this = ManuallyDrop::new(self);
-        let reserved = this.reserved;
+        // SAFETY: it has not ended, and it ends here: nothing uses `this` again.
+        let reserved = unsafe { this.spend() };
         this.space.end(reserved, len);
     }
 
     /// Discards the reservation: readers skip the hole.
     #[inline]
     pub fn discard(self) {}
+
+    /// Takes out the token, which only the end of the reservation does: there must be no second one.
+    ///
+    /// # Safety
+    /// The reservation has not ended, and is not used after this.
+    #[inline(always)]
+    unsafe fn spend(&mut self) -> Reserved {
+        // SAFETY: a valid value, and what is left of it is not used, as the caller promises. It needs no drop.
+        unsafe { std::ptr::read(&raw const self.reserved) }
+    }
 
     /// Returns the position of the record in the stream.
     #[must_use]
@@ -104,7 +115,9 @@ impl<P: Reserves> DerefMut for Reservation<'_, P> {
 
 impl<P: Reserves> Drop for Reservation<'_, P> {
     fn drop(&mut self) {
-        self.space.discard(self.reserved);
+        // SAFETY: a commit does not drop it, so it has not ended; nothing comes after a drop.
+        let reserved = unsafe { self.spend() };
+        self.space.discard(reserved);
     }
 }
 
@@ -127,19 +140,19 @@ pub struct ExclusiveSpace<'a> {
 unsafe impl Space for ExclusiveSpace<'_> {
     #[inline(always)]
     fn bytes(&self, reserved: &Reserved) -> NonNull<[u8]> {
-        self.window.map.open_bytes(reserved)
+        self.window.map.open_bytes(reserved.site(), reserved.len())
     }
 
     #[inline(always)]
     fn end(&mut self, reserved: Reserved, len: usize) {
         let len = len.min(reserved.len());
         // SAFETY: the reservation is this window's open one, and no slice of it is left: the reservation would be borrowed.
-        let reserved = unsafe { self.window.map.settle(reserved, len) };
+        unsafe { self.window.map.settle(reserved.site(), len) };
         if len < reserved.len() {
             // SAFETY: as above.
-            unsafe { self.window.map.zero_padding(&reserved, len) };
+            unsafe { self.window.map.zero_padding(reserved.site(), len) };
         }
-        self.window.end(reserved, len, self.end);
+        self.window.end(reserved.settled(), len, self.end);
     }
 
     // Out of the way of the code for a commit, at whose panics it stands.
@@ -202,7 +215,7 @@ impl WriteWindow {
         end: End,
     ) -> Reservation<'_, P> {
         // SAFETY: `reserve_bytes` just made the reservation, by this mapping's writer.
-        unsafe { self.map.zero_last_word(&reserved) };
+        unsafe { self.map.zero_last_word(reserved.site(), reserved.len()) };
         Reservation { space: ExclusiveSpace { window: self, end }, reserved }
     }
 }
@@ -216,7 +229,7 @@ pub struct SharedSpace<'a>(pub(super) &'a SharedPair);
 unsafe impl Space for SharedSpace<'_> {
     #[inline(always)]
     fn bytes(&self, reserved: &Reserved) -> NonNull<[u8]> {
-        self.0.map.open_bytes(reserved)
+        self.0.map.open_bytes(reserved.site(), reserved.len())
     }
 
     #[inline(always)]
@@ -241,7 +254,7 @@ impl SharedPair {
     // Not always inlined: it contains a whole commit.
     #[inline]
     fn end(&self, reserved: Reserved, len: usize) {
-        if reserved.is_elsewhere() {
+        if reserved.site().is_elsewhere() {
             return self.end_elsewhere(reserved, len);
         }
         self.end_here(reserved, len);
@@ -250,13 +263,13 @@ impl SharedPair {
     /// Separate from the hot path, which contains nothing of it.
     #[cold]
     #[inline(never)]
-    fn end_elsewhere(&self, mut reserved: Reserved, len: usize) {
+    fn end_elsewhere(&self, reserved: Reserved, len: usize) {
         if !self.children.forked() {
             let len = len.min(reserved.len());
             // SAFETY: the reservation is open and this producer's; no slice of it is left.
-            reserved = unsafe { self.map.settle(reserved, len) };
+            unsafe { self.map.settle(reserved.site(), len) };
         }
-        self.end_here(reserved, len);
+        self.end_here(reserved.settled(), len);
     }
 
     #[inline(always)]
@@ -267,7 +280,7 @@ impl SharedPair {
         let len = len.min(reserved.len());
         if len < reserved.len() {
             // SAFETY: the reservation is open and this producer's; no slice of it is left.
-            unsafe { self.map.zero_padding(&reserved, len) };
+            unsafe { self.map.zero_padding(reserved.site(), len) };
         }
         let at = self.at();
         let mut writer = self.writer.borrow_mut();

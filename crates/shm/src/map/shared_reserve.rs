@@ -6,7 +6,7 @@ use crate::map::reservation::{Reservation, Reserves, SharedSpace};
 use crate::map::shared_window::SharedWindow;
 use crate::sys::futex;
 use perfring_abi::RecordType;
-use perfring_ring::{Refusal, Reserved};
+use perfring_ring::{Claim, Refusal};
 use std::time::Duration;
 
 impl SharedWindow {
@@ -27,31 +27,31 @@ impl SharedWindow {
         P: for<'b> Reserves<Space<'b> = SharedSpace<'b>>,
         W: FnMut(Refusal) -> Result<(), Refusal>,
     {
-        let parts = match self.reserve_parts(kind, len, &now) {
-            Ok(parts) => parts,
+        let claim = match self.claim(kind, len, &now) {
+            Ok(claim) => claim,
             Err(refusal) => self.reserve_after(refusal, kind, len, &now, wait())?,
         };
         // In one place: the compiler then knows the length where it is used.
-        let (space, reserved) = (SharedSpace(&self.pair), Reserved::of_parts(parts, kind, len));
+        let (space, reserved) = (SharedSpace(&self.pair), claim.of(kind, len));
         // SAFETY: reserved for this producer just now.
-        unsafe { space.0.map.zero_last_word(&reserved) };
+        unsafe { space.0.map.zero_last_word(reserved.site(), len) };
         Ok(Reservation { space, reserved })
     }
 
     #[inline(always)]
-    pub(super) fn reserve_parts(
+    pub(super) fn claim(
         &self,
         kind: RecordType,
         len: usize,
         now: &impl Fn() -> u64,
-    ) -> Result<(u64, u64), Refusal> {
+    ) -> Result<Claim, Refusal> {
         let pair = &self.pair;
         if pair.children.forked() {
             return Err(Refusal::Forked);
         }
         let now = now();
         let mut writer = pair.writer.borrow_mut();
-        Ok(writer.reserve(pair.at(), &pair.liveness, kind, len, now)?.parts())
+        Ok(writer.reserve(pair.at(), &pair.liveness, kind, len, now)?.into_claim())
     }
 
     /// Continues after a refusal of the first attempt, which is where the caller is.
@@ -64,11 +64,11 @@ impl SharedWindow {
         len: usize,
         now: &impl Fn() -> u64,
         mut wait: impl FnMut(Refusal) -> Result<(), Refusal>,
-    ) -> Result<(u64, u64), Refusal> {
+    ) -> Result<Claim, Refusal> {
         loop {
             wait(refusal)?;
-            match self.reserve_parts(kind, len, now) {
-                Ok(parts) => return Ok(parts),
+            match self.claim(kind, len, now) {
+                Ok(claim) => return Ok(claim),
                 Err(again) => refusal = again,
             }
         }

@@ -246,7 +246,7 @@ impl SharedWindow {
         let owed = writer.publish(at, &pair.liveness, kind, len, Wake::Auto, |reserved| {
             // SAFETY: the algorithm has just reserved the space for this producer, under the ring's
             // lock; it is as long as the payload.
-            unsafe { pair.map.fill_open(reserved, payload) };
+            unsafe { pair.map.fill_open(reserved.site(), payload) };
         })?;
         drop(writer);
         futex::wake_if(owed, at.ring().wait_word());
@@ -261,7 +261,7 @@ impl SharedWindow {
         let reserved = writer.reserve_to_fill(pair.at(), &pair.liveness, kind, len, now)?;
         drop(writer);
         // SAFETY: reserved for this producer just now, of the payload's length, and there is no slice of it.
-        unsafe { pair.map.fill_open(&reserved, payload) };
+        unsafe { pair.map.fill_open(reserved.site(), payload) };
         SharedSpace(pair).end(reserved, len);
         Ok(())
     }
@@ -283,7 +283,7 @@ impl SharedWindow {
             Wake::Auto,
             |reserved| {
                 // SAFETY: as in `put`.
-                unsafe { pair.map.fill_open(reserved, payload) };
+                unsafe { pair.map.fill_open(reserved.site(), payload) };
             },
         )?;
         drop(writer);

@@ -223,20 +223,20 @@ impl WriteWindow {
         }
         // The result is built in one place, so that what the caller's compiler knows of the length is
         // not lost where its branches join.
-        let parts = if len < self.writer.in_place_end() {
-            self.writer.reserve_plain(self.map.ring(), kind, len)?.parts()
+        let claim = if len < self.writer.in_place_end() {
+            self.writer.reserve_plain(self.map.ring(), kind, len)?.into_claim()
         } else {
             let now = now(self);
-            self.writer.reserve_other::<true>(self.map.ring(), kind, len, now)?.parts()
+            self.writer.reserve_other::<true>(self.map.ring(), kind, len, now)?.into_claim()
         };
-        Ok(Reserved::of_parts(parts, kind, len))
+        Ok(claim.of(kind, len))
     }
 
     #[inline(always)]
     fn fill(&mut self, reserved: Reserved, payload: &[u8], end: End) {
         // SAFETY: this mapping's writer just made the reservation, of the payload's length, and
         // there is no slice of it: `&mut self`.
-        unsafe { self.map.fill_open(&reserved, payload) };
+        unsafe { self.map.fill_open(reserved.site(), payload) };
         self.end(reserved, payload.len(), end);
     }
 
