@@ -332,7 +332,7 @@ impl Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        if !self.cursor.mapping().is_forked() {
+        if !self.cursor.mapping().forked() {
             self.cursor.release();
             // Also if it was armed for a descriptor: no producer is to wake a consumer that has
             // detached.

@@ -63,7 +63,7 @@ macro_rules! producer {
             /// # Errors
             /// As for [`Self::register`].
             pub fn register_entry(&$($mut)? self, entry: &Entry<'_>) -> Result<(), ReserveError> {
-                put_entry(self.window.types(), entry)
+                put_entry(&self.window, entry)
             }
 
             /// Publishes a plain struct. Its bytes are the payload.
@@ -110,7 +110,7 @@ macro_rules! producer {
             /// [`install_sigbus_handler`](crate::install_sigbus_handler): in any other, truncation ends the process.
             #[must_use]
             pub fn cut_off(&self) -> Option<ReadError> {
-                self.window.cut_off()
+                self.window.look()
             }
 
             /// Returns whether the ring's file was removed, or another file has its name: only the readers
@@ -195,7 +195,7 @@ macro_rules! producer {
                 schema: &Schema<'_>,
                 key: u64,
             ) -> Result<(), ReserveError> {
-                self.known.register(self.window.types(), schema, key)
+                self.known.register(&self.window, schema, key)
             }
         }
     };

@@ -438,8 +438,8 @@ impl CpuProducer {
 }
 
 fn register(ring: &CpuWindow, entry: &[u64]) -> Result<(), ReserveError> {
-    let done = ring.with_types(|types| match Entries::new(entry).next() {
-        Some(Ok(entry)) => put_entry(types, &entry),
+    let done = ring.with_attached(|attached| match Entries::new(entry).next() {
+        Some(Ok(entry)) => put_entry(attached, &entry),
         _ => Ok(()), // cannot be: a schema made it
     });
     done.unwrap_or(Err(ReserveError::Type(TypeError::Busy)))

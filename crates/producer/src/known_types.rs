@@ -3,7 +3,7 @@
 use crate::errors::{ReserveError, TypeError};
 use perfring_abi::RecordType;
 use perfring_ring::{TableFull, TypeTableArea};
-use perfring_shm::{LockedTypes, TypesWindow};
+use perfring_shm::{Attached, LockedTypes};
 use perfring_types::{ENTRY_MAX, Entries, Entry, Schema};
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -40,32 +40,32 @@ impl KnownTypes {
     #[inline(always)]
     pub(crate) fn register(
         &self,
-        types: TypesWindow<'_>,
+        ring: &Attached,
         schema: &Schema<'_>,
         key: u64,
     ) -> Result<(), ReserveError> {
         if self.cached[key as usize % Self::CACHED].get() == key {
             return Ok(()); // a forked child is refused where it reserves
         }
-        self.look_up(types, schema)
+        self.look_up(ring, schema)
     }
 
     #[cold]
     #[inline(never)]
-    fn look_up(&self, types: TypesWindow<'_>, schema: &Schema<'_>) -> Result<(), ReserveError> {
+    fn look_up(&self, ring: &Attached, schema: &Schema<'_>) -> Result<(), ReserveError> {
         let (key, mut all) = (schema.key(), self.all.borrow_mut());
-        if types.forked() {
+        if ring.forked() {
             return Err(ReserveError::Forked);
         }
         if let Err(at) = all.binary_search(&key) {
-            let end = types.table().end();
+            let end = ring.types().end();
             if let Some((failed, then, error)) = self.failed.get()
                 && (failed, then) == (key, end)
             {
                 return Err(ReserveError::Type(error));
             }
-            if let Err(error) = put(types, (schema.id, schema.layout()), || schema.to_entry()) {
-                let refused = refused(types, error);
+            if let Err(error) = put(ring, (schema.id, schema.layout()), || schema.to_entry()) {
+                let refused = refused(ring, error);
                 if refused != ReserveError::Type(error) {
                     return Err(refused);
                 }
@@ -83,27 +83,27 @@ impl KnownTypes {
 }
 
 /// Ensures that another ring's entry is in the table.
-pub(crate) fn put_entry(types: TypesWindow<'_>, entry: &Entry<'_>) -> Result<(), ReserveError> {
-    if types.forked() {
+pub(crate) fn put_entry(ring: &Attached, entry: &Entry<'_>) -> Result<(), ReserveError> {
+    if ring.forked() {
         return Err(ReserveError::Forked);
     }
-    put(types, (entry.id, entry.layout), || entry.to_words()).map_err(|error| refused(types, error))
+    put(ring, (entry.id, entry.layout), || entry.to_words()).map_err(|error| refused(ring, error))
 }
 
 /// Returns the error for a type that was not put into a table.
-fn refused(types: TypesWindow<'_>, error: TypeError) -> ReserveError {
+fn refused(ring: &Attached, error: TypeError) -> ReserveError {
     match error {
-        TypeError::Damaged { .. } => ReserveError::Type(error).damaged(types.cut_off()),
+        TypeError::Damaged { .. } => ReserveError::Type(error).damaged(ring.look()),
         error => ReserveError::Type(error),
     }
 }
 
 fn put(
-    types: TypesWindow<'_>,
+    ring: &Attached,
     kind: (RecordType, u64),
     entry: impl FnOnce() -> Vec<u64>,
 ) -> Result<(), TypeError> {
-    let table = types.table();
+    let table = ring.types();
     if !table.exists() {
         return Err(TypeError::NoTable);
     }
@@ -111,7 +111,7 @@ fn put(
     if find(table, kind)? {
         return Ok(());
     }
-    let locked = lock(types)?;
+    let locked = lock(ring)?;
     if find(table, kind)? {
         return Ok(());
     }
@@ -136,9 +136,9 @@ fn find(table: TypeTableArea<'_>, (id, layout): (RecordType, u64)) -> Result<boo
     Ok(false)
 }
 
-fn lock(types: TypesWindow<'_>) -> Result<LockedTypes<'_>, TypeError> {
+fn lock(ring: &Attached) -> Result<LockedTypes<'_>, TypeError> {
     for _ in 0..TRIES {
-        match types.lock() {
+        match ring.lock_types() {
             Ok(Some(locked)) => return Ok(locked),
             Ok(None) => std::thread::sleep(NAP),
             Err(error) => return Err(TypeError::Lock { errno: error.raw_os_error().unwrap_or(0) }),

@@ -442,6 +442,6 @@ impl SharedProducer {
             return ReserveError::Forked;
         }
         self.window.refuse(refusal, len);
-        ReserveError::of(refusal, len, || self.window.cut_off())
+        ReserveError::of(refusal, len, || self.window.look())
     }
 }

@@ -127,5 +127,5 @@ pub(crate) fn refuse(window: &mut WriteWindow, refusal: Refusal, len: usize) -> 
         return ReserveError::Forked;
     }
     window.refuse(refusal, len);
-    ReserveError::of(refusal, len, || window.cut_off())
+    ReserveError::of(refusal, len, || window.look())
 }

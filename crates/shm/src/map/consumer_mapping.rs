@@ -7,9 +7,9 @@ use crate::file::open::{FileAccess, RingFile, Seat};
 use crate::file::presence::Presence;
 use crate::file::trust::Trust;
 use crate::map::address_range::DataAccess;
+use crate::map::attached::Attached;
 use crate::map::mirror::Mirror;
 use crate::map::named_seat::{SeatArea, SignedSeat, Taken, take};
-use crate::map::pages::{Pages, PagesError};
 use crate::map::plain::Plain;
 use crate::map::recover::recover_file;
 use crate::map::sleeper::{Armed, Sleeper, Ticket};
@@ -18,7 +18,8 @@ use crate::sys::fork::{self, NotForChildren};
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Policy, Producers};
-use perfring_ring::{Anchors, NamedSeat, ReadError, Reader, TypeTableArea, WakeAt, sign_off};
+use perfring_ring::{Anchors, NamedSeat, Reader, WakeAt, sign_off};
+use std::ops::Deref;
 use std::time::Duration;
 
 /// What a consumer does with the cache lines of records that it has read in place.
@@ -43,9 +44,7 @@ pub struct ConsumerMapping {
     signed: Option<Signed>,
     _signed_seat: Option<SignedSeat>,
     _lock: ByteLock,
-    children: NotForChildren,
-    pub(crate) map: Mirror,
-    pub(crate) ring: RingFile,
+    attached: Attached,
     /// [`Lines::WriteTouch`] only where the data area is mapped writable.
     pub(crate) lines: Lines,
     guarded: bool,
@@ -56,6 +55,15 @@ pub struct ConsumerMapping {
     taken: Option<(NamedSeat, ByteLock)>,
     /// That of the one consumer's owner info.
     epoch: u64,
+}
+
+impl Deref for ConsumerMapping {
+    type Target = Attached;
+
+    #[inline]
+    fn deref(&self) -> &Attached {
+        &self.attached
+    }
 }
 
 impl ConsumerMapping {
@@ -98,9 +106,7 @@ impl ConsumerMapping {
         Ok(ConsumerMapping {
             signed: None,
             _signed_seat: signed_seat,
-            children,
-            map,
-            ring,
+            attached: Attached { children, map, ring },
             lines,
             guarded,
             exposed,
@@ -118,7 +124,7 @@ impl ConsumerMapping {
 
     /// Attaches the reader: continues where the last consumer, or the last of this name, released.
     pub(crate) fn reader(&mut self) -> Result<Reader, AttachError> {
-        let (at, fences) = (self.map.ring(), futex::fences());
+        let (at, fences) = (self.attached.map.ring(), futex::fences());
         let reader = match self.taken.take() {
             None => Reader::attach(at, fences),
             Some((seat, _joining)) => Reader::join(at, seat, fences),
@@ -134,20 +140,10 @@ impl ConsumerMapping {
     /// Stores the owner info of the one consumer's seat. A named one's has it already.
     pub(crate) fn sign(&mut self, name: &str) {
         if !self.is_named() {
-            let holder = &self.map.ring().header().consumer_holder;
+            let holder = &self.attached.map.ring().header().consumer_holder;
             self.epoch = RingFile::me(name).sign(holder);
             self.signed = Some(Signed::new(holder, self.ring.watched()));
         }
-    }
-
-    /// Returns the open file.
-    pub fn file(&self) -> &RingFile {
-        &self.ring
-    }
-
-    /// Returns whether this process is a forked child of the one that attached. It has no ring.
-    pub fn is_forked(&self) -> bool {
-        self.children.forked()
     }
 
     /// Loads `data_head`.
@@ -156,21 +152,10 @@ impl ConsumerMapping {
         self.map.ring().head()
     }
 
-    /// Returns the type table, from which `perfring_types` makes types.
-    pub fn types(&self) -> TypeTableArea<'_> {
-        self.map.types()
-    }
-
     /// Returns the anchors that convert timestamps to wall-clock times, as of now; none in a ring
     /// without time.
     pub fn anchors(&self) -> Anchors {
         Anchors::read(self.map.ring())
-    }
-
-    /// Returns why the mapping is no longer the file's, if that was found out; needs the guard.
-    #[inline]
-    pub fn cut_off(&self) -> Option<ReadError> {
-        self.map.guard.cut_off()
     }
 
     /// Returns whether [`ConsumerMapping::check_removed`] found the ring's file removed.
@@ -189,11 +174,6 @@ impl ConsumerMapping {
     #[inline]
     pub fn prefetch(&self, pos: u64) {
         self.map.prefetch(pos);
-    }
-
-    /// Prefaults, locks or collapses the pages of the records, once.
-    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
-        pages.set(&self.map, &self.ring)
     }
 
     /// Requests a wake for when a producer publishes what `at` asks for beyond `cursor`, which
@@ -258,7 +238,7 @@ impl ConsumerMapping {
 impl Drop for ConsumerMapping {
     fn drop(&mut self) {
         // A named one has done so as it left.
-        if !self.is_named() && !self.is_forked() {
+        if !self.is_named() && !self.forked() {
             sign_off(&self.map.ring().header().consumer_holder, self.epoch);
         }
     }

@@ -9,11 +9,11 @@ use crate::file::error::AttachError;
 use crate::file::location::Location;
 use crate::file::open::RingFile;
 use crate::file::trust::Trust;
+use crate::map::attached::Attached;
 use crate::map::cpu_slow::{CpuSpace, Locked, Slow};
 use crate::map::keep::Keep;
 use crate::map::reservation::{Reservation, Reserves};
 use crate::map::shared_window::SharedWindow;
-use crate::map::types_window::TypesWindow;
 use crate::sys::clock::boot_id;
 use crate::sys::cpu_thread::CpuThread;
 use crate::sys::futex;
@@ -324,10 +324,10 @@ impl CpuWindow {
         self.enter().ok().map(|slow| slow.totals())
     }
 
-    /// Returns why the mapping is no longer the file's, as [`SharedWindow::cut_off`] does; `None` also where
+    /// Returns why the mapping is no longer the file's, as [`Attached::look`] does; `None` also where
     /// [`CpuWindow::totals`] has none.
     pub fn cut_off(&self) -> Option<ReadError> {
-        self.enter().ok().and_then(|slow| slow.cut_off())
+        self.enter().ok().and_then(|slow| slow.look())
     }
 
     /// Has the ring get what the clocks say, by this function, where room is made, if this process has not done so
@@ -350,11 +350,11 @@ impl CpuWindow {
         self.ring().header().shared.newest_timestamp.load(Ordering::Relaxed)
     }
 
-    /// Calls a function with the ring's type table. `None` in a signal handler that interrupted a producer of such a
+    /// Calls a function with the ring's mapping, for its type table. `None` in a signal handler that interrupted a producer of such a
     /// ring, and in a forked child.
-    pub fn with_types<T>(&self, then: impl FnOnce(TypesWindow<'_>) -> T) -> Option<T> {
+    pub fn with_attached<T>(&self, then: impl FnOnce(&Attached) -> T) -> Option<T> {
         let slow = self.slow.lock_unless_interrupted()?;
-        Some(then(slow.types()))
+        Some(then(&slow))
     }
 
     /// Returns the open file.

@@ -3,13 +3,11 @@
 use crate::file::allocate::fill_holes;
 use crate::file::error::AttachError;
 use crate::file::open::RingFile;
-use crate::file::trust::Trust;
 use crate::map::address_range::{AddressRange, DataAccess};
 use crate::map::aux_mirror::AuxMirror;
 use crate::map::control::{self, slots, words_before};
 use crate::map::loan::Loan;
 use crate::sys::copy::copy_fresh;
-use crate::sys::fork::NotForChildren;
 use crate::sys::host::page_size;
 use crate::sys::sigbus::SigbusGuard;
 use memmap2::MmapRaw;
@@ -70,22 +68,12 @@ impl Mirror {
         Ok(map)
     }
 
-    /// Maps a ring for a producer, and registers the mapping for forked children. Where this trust guards the ring, reservations
-    /// lend private memory.
-    pub(crate) fn for_producer(
-        ring: &RingFile,
-        trust: Trust,
-    ) -> Result<(NotForChildren, Self), AttachError> {
-        let guarded = trust.guards_mapping(ring)?;
-        let mut map = Self::map(ring, DataAccess::Write)?;
-        let children = NotForChildren::new(map.ranges(), &ring.file);
-        if guarded {
-            let loan = Loan::new(&ring.layout);
-            map.loan = Some(
-                loan.map_err(|source| ring.io("mapping memory for its reservations", source))?,
-            );
-        }
-        Ok((children, map))
+    /// From now on reservations lend private memory.
+    pub(crate) fn lend(&mut self, ring: &RingFile) -> Result<(), AttachError> {
+        let loan = Loan::new(&ring.layout)
+            .map_err(|source| ring.io("mapping memory for its reservations", source))?;
+        self.loan = Some(loan);
+        Ok(())
     }
 
     /// The ring as the algorithm sees it.

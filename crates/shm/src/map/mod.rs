@@ -1,6 +1,7 @@
 //! Mappings of the ring's file, and the windows on them.
 
 pub(crate) mod address_range;
+pub(crate) mod attached;
 pub(crate) mod aux_mirror;
 pub(crate) mod batch_reservation;
 pub(crate) mod consumer_mapping;
@@ -35,5 +36,4 @@ mod shared_pair;
 mod shared_reserve;
 pub(crate) mod shared_window;
 pub(crate) mod sleeper;
-pub(crate) mod types_window;
 pub(crate) mod write_window;

@@ -319,7 +319,7 @@ impl ReadWindow<Guarded> {
 impl<How> Drop for ReadWindow<How> {
     fn drop(&mut self) {
         // Before the lock is free: then nobody has to find out.
-        if self.mapping.is_named() && !self.mapping.is_forked() {
+        if self.mapping.is_named() && !self.mapping.forked() {
             let ring = self.mapping.map.ring();
             futex::wake_if(self.reader.leave(ring), ring.space_word());
         }

@@ -159,7 +159,7 @@ unsafe impl Space for ExclusiveSpace<'_> {
     #[cold]
     #[inline(never)]
     fn discard(&mut self, reserved: Reserved) {
-        self.window.writer.discard(self.window.map.ring(), reserved.settled());
+        self.window.writer.discard(self.window.attached.map.ring(), reserved.settled());
         if self.end != End::Hold {
             self.window.publish(Wake::Auto);
         }

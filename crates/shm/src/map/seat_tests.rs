@@ -44,14 +44,14 @@ fn the_type_table_s_lock_is_for_one_caller_of_a_window_and_of_all() {
     let ring = dir.path().join("ring");
     create(&ring, &RingOptions::many()).unwrap();
     let [one, other] = [0, 1].map(|_| SharedWindow::attach(&ring, "", Trust::Auto).unwrap());
-    let locked = one.types().lock().unwrap();
+    let locked = one.lock_types().unwrap();
     assert!(locked.is_some());
     for window in [&one, &other] {
-        assert!(window.types().lock().unwrap().is_none());
+        assert!(window.lock_types().unwrap().is_none());
     }
     drop(locked);
     for window in [&other, &one] {
-        assert!(window.types().lock().unwrap().is_some());
+        assert!(window.lock_types().unwrap().is_some());
     }
 }
 

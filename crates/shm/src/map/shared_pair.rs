@@ -2,20 +2,27 @@
 //! pair must stay together, as the writer's positions are bytes of this mapping.
 
 use crate::file::liveness::FileLocks;
-use crate::map::mirror::Mirror;
-use crate::sys::fork::NotForChildren;
+use crate::map::attached::Attached;
 use crate::sys::futex;
 use perfring_ring::{Owed, Shared, SharedWriter};
 use std::cell::RefCell;
+use std::ops::Deref;
 
 #[derive(Debug)]
 pub(super) struct SharedPair {
-    // Drop order: first the registration for forked children.
-    pub(super) children: NotForChildren,
-    pub(super) map: Mirror,
+    pub(super) attached: Attached,
     /// Attached to the ring that is mapped here.
     pub(super) writer: RefCell<SharedWriter>,
     pub(super) liveness: FileLocks,
+}
+
+impl Deref for SharedPair {
+    type Target = Attached;
+
+    #[inline(always)]
+    fn deref(&self) -> &Attached {
+        &self.attached
+    }
 }
 
 impl SharedPair {

@@ -94,7 +94,7 @@ impl SharedWindow {
     /// `limit`. May return early, so the caller checks again.
     pub fn sleep_for_space(&self, len: usize, limit: Duration) {
         let target = self.space_target(len);
-        drop_dead_of(&self.ring, self.pair.at().ring());
+        drop_dead_of(&self.pair.ring, self.pair.at().ring());
         futex::sleep_for_space(self.pair.at().ring(), target, limit);
     }
 

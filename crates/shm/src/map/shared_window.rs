@@ -8,22 +8,20 @@
 use crate::file::error::AttachError;
 use crate::file::liveness::FileLocks;
 use crate::file::location::Location;
-use crate::file::open::{FileAccess, RingFile};
+use crate::file::open::RingFile;
 use crate::file::trust::Trust;
+use crate::map::attached::Attached;
 use crate::map::free_slot::take_slot;
-use crate::map::mirror::Mirror;
-use crate::map::pages::{Pages, PagesError};
 use crate::map::reservation::{SharedSpace, Space};
 use crate::map::shared_pair::SharedPair;
-use crate::map::types_window::TypesWindow;
 use crate::sys::clock::MachineClock;
 use crate::sys::exit::Signed;
-use crate::sys::fork;
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
-use perfring_abi::{Layout, Producers, RecordType};
-use perfring_ring::{ProducerTotals, ReadError, Reading, Refusal, SharedWriter, Unattached, Wake};
+use perfring_abi::{Producers, RecordType};
+use perfring_ring::{ProducerTotals, Reading, Refusal, SharedWriter, Unattached, Wake};
 use std::cell::{Cell, RefCell};
+use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 /// For how long an attach waits while a live producer holds the ring's lock, and the sleep between two
@@ -46,7 +44,15 @@ pub struct SharedWindow {
     /// How many records were written at the last refusal.
     refused_at: Cell<Option<u64>>,
     clock: MachineClock,
-    pub(super) ring: RingFile,
+}
+
+impl Deref for SharedWindow {
+    type Target = Attached;
+
+    #[inline(always)]
+    fn deref(&self) -> &Attached {
+        &self.pair.attached
+    }
 }
 
 impl SharedWindow {
@@ -73,14 +79,10 @@ impl SharedWindow {
         kind: Producers,
         attach_wait: Duration,
     ) -> Result<Self, AttachError> {
-        let opening = fork::hold_off();
-        let ring = RingFile::open(location, FileAccess::Write)?;
-        ring.expect(kind)?;
-        // Before the lock is taken: a child forked in between would keep it.
-        let (children, map) = Mirror::for_producer(&ring, trust)?;
-        drop(opening);
+        let attached = Attached::as_producer(location, kind, trust)?;
+        let (map, ring) = (&attached.map, &attached.ring);
         let liveness = FileLocks(ring.clone());
-        let (index, lock) = take_slot(&ring, &map, &liveness, attach_wait)?;
+        let (index, lock) = take_slot(ring, map, &liveness, attach_wait)?;
         let clock = ring.timestamp_clock()?;
         let me = RingFile::me(name);
         let since = Instant::now();
@@ -105,7 +107,7 @@ impl SharedWindow {
         }
         let plain_end = writer.plain_end();
         let writer = RefCell::new(writer);
-        let pair = SharedPair { children, map, writer, liveness };
+        let pair = SharedPair { attached, writer, liveness };
         futex::rouse(pair.at().ring());
         Ok(SharedWindow {
             _signed: signed,
@@ -114,7 +116,6 @@ impl SharedWindow {
             plain_end,
             refused_at: Cell::new(None),
             clock,
-            ring,
             _lock: lock,
         })
     }
@@ -136,7 +137,7 @@ impl SharedWindow {
         while !self.pair.writer.borrow().begin_time(self.pair.at(), &self.pair.liveness, &mut read)
         {
             if since.elapsed() > self.attach_wait {
-                return Err(self.ring.held_up(self.pair.at().locked_by().unwrap_or_default()));
+                return Err(self.pair.ring.held_up(self.pair.at().locked_by().unwrap_or_default()));
             }
             std::thread::sleep(ATTACH_NAP);
         }
@@ -149,41 +150,6 @@ impl SharedWindow {
     pub fn keep_time(&self, read: impl FnOnce() -> Reading) -> bool {
         self.forked()
             || self.pair.writer.borrow().keep_time(self.pair.at(), &self.pair.liveness, read)
-    }
-
-    /// Returns the open file.
-    #[must_use]
-    pub fn file(&self) -> &RingFile {
-        &self.ring
-    }
-
-    /// Returns the ring's shape.
-    #[must_use]
-    #[inline(always)]
-    pub fn layout(&self) -> &Layout {
-        &self.ring.layout
-    }
-
-    /// Returns whether this process is a forked child of the one that attached.
-    #[must_use]
-    #[inline(always)]
-    pub fn forked(&self) -> bool {
-        self.pair.children.forked()
-    }
-
-    /// Returns whether reservations are private memory, which a commit copies to the ring: what the [`Trust`] that it was
-    /// attached with came to.
-    #[must_use]
-    pub fn is_guarded(&self) -> bool {
-        self.pair.map.lends()
-    }
-
-    /// Returns why the mapping is no longer the file's; asks for the file's size, too. Always `None` without
-    /// [`install_sigbus_handler`](crate::install_sigbus_handler), which a guarded window has called.
-    #[must_use]
-    pub fn cut_off(&self) -> Option<ReadError> {
-        self.pair.map.guard.look();
-        self.pair.map.guard.cut_off()
     }
 
     /// What producers of this slot have done since the ring was made. The ring counts markers for all
@@ -204,21 +170,6 @@ impl SharedWindow {
     #[inline]
     pub fn max_len(&self) -> usize {
         self.pair.writer.borrow().max_len()
-    }
-
-    /// Prefaults, locks or collapses this mapping's pages.
-    ///
-    /// # Errors
-    /// See [`PagesError`].
-    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
-        pages.set(&self.pair.map, &self.ring)
-    }
-
-    /// Returns the ring's type table.
-    #[must_use]
-    #[inline(always)]
-    pub fn types(&self) -> TypesWindow<'_> {
-        TypesWindow { children: &self.pair.children, ring: &self.ring, map: &self.pair.map }
     }
 
     /// Publishes one record: all of it under the ring's lock, if it is short. `now` returns the current time, for a record that

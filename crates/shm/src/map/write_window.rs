@@ -8,20 +8,16 @@
 use crate::file::error::AttachError;
 use crate::file::liveness::{FileLocks, drop_dead_of};
 use crate::file::location::Location;
-use crate::file::open::{FileAccess, RingFile, Seat};
+use crate::file::open::{RingFile, Seat};
 use crate::file::trust::Trust;
-use crate::map::mirror::Mirror;
-use crate::map::pages::{Pages, PagesError};
-use crate::map::types_window::TypesWindow;
+use crate::map::attached::Attached;
 use crate::sys::clock::MachineClock;
 use crate::sys::exit::Signed;
-use crate::sys::fork::{self, NotForChildren};
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Producers, RecordType};
-use perfring_ring::{
-    Count, ProducerTotals, ReadError, Reading, Refusal, Reserved, Wake, Writer, sign_off,
-};
+use perfring_ring::{Count, ProducerTotals, Reading, Refusal, Reserved, Wake, Writer, sign_off};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -47,16 +43,23 @@ perfring_abi::debug_by_display!(Forked);
 pub struct WriteWindow {
     // Drop order: first the registrations for the end of the process and for forked children.
     signed: Option<Signed>,
-    pub(super) children: NotForChildren,
-    pub(super) map: Mirror,
+    pub(super) attached: Attached,
     pub(super) writer: Writer,
     /// The position at the last refusal.
     refused_at: Option<u64>,
     /// That of the owner info.
     epoch: u64,
     clock: MachineClock,
-    ring: RingFile,
     _lock: ByteLock,
+}
+
+impl Deref for WriteWindow {
+    type Target = Attached;
+
+    #[inline(always)]
+    fn deref(&self) -> &Attached {
+        &self.attached
+    }
 }
 
 impl WriteWindow {
@@ -65,13 +68,8 @@ impl WriteWindow {
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Busy`] while another process is attached.
     pub fn attach(location: impl Into<Location>, trust: Trust) -> Result<Self, AttachError> {
-        let location = location.into();
-        let opening = fork::hold_off();
-        let ring = RingFile::open(location, FileAccess::Write)?;
-        ring.expect(Producers::One)?;
-        // Before the lock is taken: a child forked in between would keep it.
-        let (children, map) = Mirror::for_producer(&ring, trust)?;
-        drop(opening);
+        let attached = Attached::as_producer(location.into(), Producers::One, trust)?;
+        let (map, ring) = (&attached.map, &attached.ring);
         let lock = ring.take(Seat::Producer(0))?;
         let clock = ring.timestamp_clock()?;
         let mut writer = Writer::attach(map.ring(), &ring.layout, futex::fences())
@@ -85,13 +83,11 @@ impl WriteWindow {
         futex::rouse(map.ring());
         Ok(WriteWindow {
             signed: None,
-            children,
-            map,
+            attached,
             writer,
             refused_at: None,
             epoch: 0,
             clock,
-            ring,
             _lock: lock,
         })
     }
@@ -104,42 +100,14 @@ impl WriteWindow {
 
     /// Stores in a ring with time what the clocks say. To be called before the first record.
     pub fn begin_time(&mut self, reading: &Reading) {
-        self.writer.begin_time(self.map.ring(), reading);
+        self.writer.begin_time(self.attached.map.ring(), reading);
     }
 
     /// Stores the owner info of the seat in the ring.
     pub fn sign(&mut self, name: &str) {
-        let holder = &self.map.slots()[0].holder;
+        let holder = &self.attached.map.slots()[0].holder;
         self.epoch = RingFile::me(name).sign(holder);
-        self.signed = Some(Signed::new(holder, self.ring.watched()));
-    }
-
-    /// Returns the open file.
-    #[must_use]
-    pub fn file(&self) -> &RingFile {
-        &self.ring
-    }
-
-    /// Returns whether this process is a forked child of the one that attached.
-    #[must_use]
-    #[inline(always)]
-    pub fn forked(&self) -> bool {
-        self.children.forked()
-    }
-
-    /// Returns whether reservations are private memory, which a commit copies to the ring: what the [`Trust`] that it was
-    /// attached with came to.
-    #[must_use]
-    pub fn is_guarded(&self) -> bool {
-        self.map.lends()
-    }
-
-    /// Returns why the mapping is no longer the file's; asks for the file's size, too. Always `None` without
-    /// [`install_sigbus_handler`](crate::install_sigbus_handler), which a guarded window has called.
-    #[must_use]
-    pub fn cut_off(&self) -> Option<ReadError> {
-        self.map.guard.look();
-        self.map.guard.cut_off()
+        self.signed = Some(Signed::new(holder, self.attached.ring.watched()));
     }
 
     /// Returns what was written, discarded and refused since the ring was created.
@@ -151,7 +119,7 @@ impl WriteWindow {
     /// Returns what was overwritten since the ring was created.
     #[must_use]
     pub fn overwritten(&self) -> Count {
-        self.writer.overwritten(self.map.ring())
+        self.writer.overwritten(self.attached.map.ring())
     }
 
     /// Returns the longest payload that the ring takes.
@@ -161,24 +129,9 @@ impl WriteWindow {
         self.writer.max_len()
     }
 
-    /// Prefaults, locks or collapses this mapping's pages.
-    ///
-    /// # Errors
-    /// See [`PagesError`].
-    pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
-        pages.set(&self.map, &self.ring)
-    }
-
-    /// Returns the ring's type table.
-    #[must_use]
-    #[inline(always)]
-    pub fn types(&self) -> TypesWindow<'_> {
-        TypesWindow { children: &self.children, ring: &self.ring, map: &self.map }
-    }
-
     /// Stores in a ring with time what the clocks say, from time to time.
     pub fn keep_time(&mut self, reading: &Reading) {
-        self.writer.keep_time(self.map.ring(), reading);
+        self.writer.keep_time(self.attached.map.ring(), reading);
     }
 
     /// Writes one record. A refusal is not counted. `now` returns the current time, for a record that gets a timestamp.
@@ -200,11 +153,12 @@ impl WriteWindow {
         // other.
         let len = payload.len();
         if len < self.writer.plain_end() {
-            let reserved = self.writer.reserve_plain(self.map.ring(), kind, len)?;
+            let reserved = self.writer.reserve_plain(self.attached.map.ring(), kind, len)?;
             self.fill(reserved, payload, end);
         } else {
             let now = now(self);
-            let reserved = self.writer.reserve_other::<false>(self.map.ring(), kind, len, now)?;
+            let reserved =
+                self.writer.reserve_other::<false>(self.attached.map.ring(), kind, len, now)?;
             self.fill(reserved, payload, end);
         }
         Ok(())
@@ -224,10 +178,12 @@ impl WriteWindow {
         // The result is built in one place, so that what the caller's compiler knows of the length is
         // not lost where its branches join.
         let claim = if len < self.writer.in_place_end() {
-            self.writer.reserve_plain(self.map.ring(), kind, len)?.into_claim()
+            self.writer.reserve_plain(self.attached.map.ring(), kind, len)?.into_claim()
         } else {
             let now = now(self);
-            self.writer.reserve_other::<true>(self.map.ring(), kind, len, now)?.into_claim()
+            self.writer
+                .reserve_other::<true>(self.attached.map.ring(), kind, len, now)?
+                .into_claim()
         };
         Ok(claim.of(kind, len))
     }
@@ -236,7 +192,7 @@ impl WriteWindow {
     fn fill(&mut self, reserved: Reserved, payload: &[u8], end: End) {
         // SAFETY: this mapping's writer just made the reservation, of the payload's length, and
         // there is no slice of it: `&mut self`.
-        unsafe { self.map.fill_open(reserved.site(), payload) };
+        unsafe { self.attached.map.fill_open(reserved.site(), payload) };
         self.end(reserved, payload.len(), end);
     }
 
@@ -244,38 +200,38 @@ impl WriteWindow {
     pub(super) fn end(&mut self, reserved: Reserved, len: usize, end: End) {
         match end {
             End::Publish => {
-                let ring = self.map.ring();
+                let ring = self.attached.map.ring();
                 let owed = self.writer.commit_and_publish(ring, reserved, len, Wake::Auto);
                 futex::wake_if(owed, ring.wait_word());
             }
-            End::Hold => self.writer.commit(self.map.ring(), reserved, len),
+            End::Hold => self.writer.commit(self.attached.map.ring(), reserved, len),
         }
     }
 
     /// To be called before records are held back: see [`Writer::begin_batch`].
     #[inline]
     pub fn begin_batch(&mut self) {
-        self.writer.begin_batch(self.map.ring());
+        self.writer.begin_batch(self.attached.map.ring());
     }
 
     /// Publishes what is held back.
     #[inline(always)]
     pub fn publish(&mut self, wake: Wake) {
-        let owed = self.writer.publish(self.map.ring(), wake);
-        futex::wake_if(owed, self.map.ring().wait_word());
+        let owed = self.writer.publish(self.attached.map.ring(), wake);
+        futex::wake_if(owed, self.attached.map.ring().wait_word());
     }
 
     /// Counts a refusal, to be reported in the stream before the next record that fits.
     #[inline]
     pub fn refuse(&mut self, refusal: Refusal, len: usize) {
-        let owed = self.writer.refuse(self.map.ring(), refusal, len);
+        let owed = self.writer.refuse(self.attached.map.ring(), refusal, len);
         let here = Some(self.writer.pos());
         if self.refused_at != here {
             // The first of several: a consumer that sleeps beside a full ring has missed its wake.
             self.refused_at = here;
-            futex::rouse(self.map.ring());
+            futex::rouse(self.attached.map.ring());
         } else {
-            futex::wake_if(owed, self.map.ring().wait_word());
+            futex::wake_if(owed, self.attached.map.ring().wait_word());
         }
     }
 
@@ -284,18 +240,21 @@ impl WriteWindow {
     pub fn sleep_for_space(&mut self, len: usize, limit: Duration) {
         // A consumer that sleeps for a watermark would not release space.
         self.publish(Wake::Force);
-        self.map.guard.look();
-        let ring = self.map.ring();
-        drop_dead_of(&self.ring, ring);
+        self.attached.map.guard.look();
+        let ring = self.attached.map.ring();
+        drop_dead_of(&self.attached.ring, ring);
         futex::sleep_for_space(ring, self.writer.tail_for(ring, len), limit);
     }
 }
 
 impl Drop for WriteWindow {
     fn drop(&mut self) {
-        if !self.children.forked() {
-            futex::wake_if(self.writer.detach(self.map.ring()), self.map.ring().wait_word());
-            sign_off(&self.map.slots()[0].holder, self.epoch);
+        if !self.attached.children.forked() {
+            futex::wake_if(
+                self.writer.detach(self.attached.map.ring()),
+                self.attached.map.ring().wait_word(),
+            );
+            sign_off(&self.attached.map.slots()[0].holder, self.epoch);
         }
     }
 }
