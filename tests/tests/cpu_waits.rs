@@ -169,7 +169,7 @@ fn a_child_waits_for_no_thread_of_its_parent() {
     let (inside, end) = (Barrier::new(2), Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            window.with_types(|_| {
+            window.with_attached(|_| {
                 inside.wait();
                 end.wait();
             })
@@ -180,7 +180,7 @@ fn a_child_waits_for_no_thread_of_its_parent() {
             ForkResult::Child => {
                 window.refuse(Refusal::Full, 8);
                 window.sleep_for_space(8, Duration::MAX);
-                let refused = window.totals().is_none() && window.with_types(|_| ()).is_none();
+                let refused = window.totals().is_none() && window.with_attached(|_| ()).is_none();
                 // SAFETY: ends the child, and runs nothing of the parent's.
                 unsafe { nix::libc::_exit(i32::from(!refused)) }
             }

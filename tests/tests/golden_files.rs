@@ -161,11 +161,10 @@ fn shown(totals: &RingTotals) -> Value {
     ] {
         count_in(&mut shown, name, count);
     }
-    let (refused, reported) = (totals.producer.refused.all(), totals.producer.reported.all());
-    for (cause, (refused, reported)) in
-        Cause::REFUSED.into_iter().zip(refused.into_iter().zip(reported))
-    {
+    for (cause, refused) in totals.producer.refused.by_cause() {
         count_in(&mut shown, cause.name(), refused);
+    }
+    for (cause, reported) in totals.producer.reported.by_cause() {
         count_in(&mut shown, &format!("told_{}", cause.name()), reported);
     }
     shown
@@ -192,7 +191,7 @@ fn slots(stat: &Stat) -> Value {
         ] {
             count_in(&mut found, name, count);
         }
-        for (cause, count) in Cause::REFUSED.into_iter().zip(figures.refused.all()) {
+        for (cause, count) in figures.refused.by_cause() {
             count_in(&mut found, cause.name(), count);
         }
         found

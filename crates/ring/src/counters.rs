@@ -66,16 +66,24 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// Returns the counts in the order of [`Cause::REFUSED`].
+    /// Returns each cause with its count, in the order of [`Cause::REFUSED`].
+    ///
+    /// ```
+    /// # use perfring_ring::{Count, Refused};
+    /// let refused = Refused { full: Count { records: 3, bytes: 72 }, ..Refused::default() };
+    /// for (cause, count) in refused.by_cause().into_iter().filter(|(_, count)| count.records > 0) {
+    ///     println!("{} records of {} bytes: {}", count.records, count.bytes, cause.name());
+    /// }
+    /// ```
     #[must_use]
-    pub fn all(&self) -> [Count; Cause::REFUSED.len()] {
-        [self.full, self.too_large, self.contended, self.pending]
+    pub fn by_cause(&self) -> [(Cause, Count); Cause::REFUSED.len()] {
+        Cause::REFUSED.map(|cause| (cause, self.of(cause)))
     }
 
     /// Returns the sum over all causes.
     #[must_use]
     pub fn total(&self) -> Count {
-        self.all().into_iter().fold(Count::default(), Count::plus)
+        self.by_cause().into_iter().fold(Count::default(), |sum, (_, count)| sum.plus(count))
     }
 
     /// Returns what this has more than `other`, cause by cause.
@@ -134,7 +142,7 @@ impl Refused {
     }
 
     pub(crate) fn put(self, words: &mut [u64], at: usize) {
-        for (count, nth) in self.all().into_iter().zip(0..) {
+        for ((_, count), nth) in self.by_cause().into_iter().zip(0..) {
             count.put(words, at + 2 * nth);
         }
     }

@@ -312,10 +312,10 @@ pub(crate) fn lost_of(body: &[u64], pos: u64) -> Option<Lost> {
 /// Writes a `PERF_RECORD_LOST` for each cause with losses, from `pos` on. Returns how many it
 /// wrote.
 pub(crate) fn write_lost(ring: Ring<'_>, pos: u64, losses: Refused) -> u64 {
-    let causes = Cause::REFUSED.into_iter().zip(losses.all());
     let mut words = (pos..).step_by(8);
     let mut markers = 0;
-    for (cause, Count { records, bytes }) in causes.filter(|(_, lost)| *lost != Count::default()) {
+    let lost = losses.by_cause().into_iter().filter(|(_, lost)| *lost != Count::default());
+    for (cause, Count { records, bytes }) in lost {
         let marker = [RecordWord::lost().raw(), cause.code(), records, bytes];
         for (word, at) in marker.into_iter().zip(&mut words) {
             // Relaxed: A or O publishes it.

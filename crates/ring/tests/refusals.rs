@@ -54,12 +54,8 @@ fn is_full(heap: &HeapRing, end: u64, losses: usize, size: u64) -> bool {
 }
 
 fn causes(refused: Refused, reported: Refused) -> usize {
-    refused
-        .all()
-        .iter()
-        .zip(reported.all())
-        .filter(|(refused, reported)| **refused != *reported)
-        .count()
+    let both = refused.by_cause().into_iter().zip(reported.by_cause());
+    both.filter(|(refused, reported)| refused != reported).count()
 }
 
 #[test]

@@ -370,7 +370,7 @@ impl Observer {
             Source::Observer(observer) => observer.saved(),
             Source::Consumer(_) => Saved::default(),
         })?;
-        let told = told.all().map(|count| (count.records, count.bytes));
+        let told = told.by_cause().map(|(_, count)| (count.records, count.bytes));
         Ok((pos, before.records, before.bytes, PyTuple::new(py, told)?))
     }
 

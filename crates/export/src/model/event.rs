@@ -279,7 +279,7 @@ impl Loss {
     #[must_use]
     pub fn of(lost: Lost, after: &Saved, time: Option<u64>, origin: &Origin) -> Self {
         let Lost { pos, records, bytes, cause, at_end } = lost;
-        let mut told = Cause::REFUSED.into_iter().zip(after.told.all());
+        let mut told = after.told.by_cause().into_iter();
         let told = told.find(|(its, _)| *its == cause).map(|(_, count)| count.records);
         let sum = told.filter(|told| *told >= records);
         let wall = time.and_then(|time| origin.anchors.wall(pos, time));

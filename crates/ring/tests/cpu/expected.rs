@@ -195,7 +195,7 @@ pub(crate) fn bytes(words: &[u64], len: usize) -> Vec<u8> {
 }
 
 pub(crate) fn all(refused: &Refused) -> [Count; 4] {
-    refused.all()
+    refused.by_cause().map(|(_, count)| count)
 }
 
 /// Returns whether a word is that of an open reservation of this slot.

@@ -242,8 +242,8 @@ impl Reader {
 
     /// Takes the next loss of these.
     fn owed(&mut self) -> Option<Lost> {
-        let all = Cause::REFUSED.into_iter().zip(self.owes().all());
-        let (cause, count) = all.into_iter().find(|(_, count)| count.records > 0)?;
+        let owes = self.owes().by_cause();
+        let (cause, count) = owes.into_iter().find(|(_, count)| count.records > 0)?;
         self.ahead = self.ahead.plus(refused(cause, count));
         let (Count { records, bytes }, pos) = (count, self.place().saved.pos);
         Some(Lost { pos, records, bytes, cause, at_end: true })

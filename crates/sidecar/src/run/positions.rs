@@ -122,7 +122,7 @@ impl Positions {
     fn update_at(&mut self, positions: HashMap<[u8; 16], Saved>, at: u64) {
         for (uuid, saved) in positions {
             let Count { records, bytes } = saved.before;
-            let told = saved.told.all().map(|count| (count.records, count.bytes));
+            let told = saved.told.by_cause().map(|(_, count)| (count.records, count.bytes));
             let position = Position { pos: saved.pos, records, bytes, told, at };
             let before = self.saved.insert(Uuid::from_bytes(uuid), position);
             // The time of a quiet ring is also updated, from time to time; the clock may step back.
