@@ -167,7 +167,6 @@ pub fn is_awaited(header: &Header, fences: Fences, wake: Wake) -> bool {
 
 /// After [`is_awaited`]: returns whether this publish wakes the consumer.
 #[cold]
-#[must_use]
 pub fn owes_wake(ring: Ring<'_>, wake: Wake) -> Owed {
     let head = ring.head();
     // As many records as there can be: a consumer that waits for a number of them may be woken early.
