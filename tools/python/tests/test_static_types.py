@@ -231,6 +231,7 @@ reveal_type(perfring.stat("ring")["written_records"])
 """
 
 
+@pytest.mark.packages
 def test_a_program_is_checked_without_numpy(tmp_path: Path) -> None:
     """A missing module has any type: what is a union with it admits everything."""
     (tmp_path / "site").mkdir()

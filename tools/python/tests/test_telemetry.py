@@ -1,6 +1,7 @@
 """Spans and samples of `perfring.telemetry` are what OpenTelemetry's readers expect."""
 
 import contextvars
+import importlib
 import json
 import logging
 import os
@@ -85,9 +86,10 @@ def test_samples_have_their_values_units_and_attributes(tmp_path: Path, dump: Du
     assert telemetry.dropped == 0
 
 
+@pytest.mark.packages
 def test_a_sidecar_s_outputs_take_them(tmp_path: Path, command: str) -> None:
     """What a page for Prometheus would have is in the table of metrics, and spans have a kind."""
-    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet = importlib.import_module("pyarrow.parquet")
     telemetry = Telemetry(tmp_path / "ring")
     with telemetry.span("buy", kind="server"):
         telemetry.counter("orders", 2)
