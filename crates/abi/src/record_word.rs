@@ -137,6 +137,13 @@ impl PartialEq<RecordType> for u32 {
     }
 }
 
+impl PartialEq<u32> for RecordType {
+    #[inline(always)]
+    fn eq(&self, kind: &u32) -> bool {
+        self.0 == *kind
+    }
+}
+
 /// Returns the bytes that a payload of `len` uses in the ring: header, payload, padding to eight.
 ///
 /// `len` may be anything; the result saturates.

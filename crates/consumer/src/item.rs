@@ -32,7 +32,7 @@ impl<'a> Item<'a> {
 pub struct RecordRef<'a> {
     /// The position of its header in the stream.
     pub pos: u64,
-    /// Its type.
+    /// The number of its type. Compares with a [`RecordType`](crate::RecordType); see [`RecordRef::is`].
     pub kind: u32,
     /// Its payload, of the exact length that was committed.
     pub bytes: &'a [u8],

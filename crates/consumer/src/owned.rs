@@ -4,7 +4,7 @@ use crate::item::{Item, RecordRef};
 use perfring_abi::WriterId;
 use perfring_ring::Lost;
 
-/// A copy of a record, for as long as it is wanted: see [`RecordRef::to_owned`].
+/// A copy of a record, for as long as it is wanted: see [`RecordRef::into_owned`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedRecord {
     pos: u64,
@@ -29,7 +29,7 @@ impl OwnedRecord {
     /// # let mut consumer = Consumer::attach(&path)?;
     /// let mut kept = Vec::new();
     /// while let Some(Item::Record(record)) = consumer.read()? {
-    ///     kept.push(record.to_owned()); // `record` is the ring's until the next read
+    ///     kept.push(record.into_owned()); // `record` is the ring's until the next read
     /// }
     /// assert_eq!(kept[0].as_record().bytes, b"kept");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -50,15 +50,15 @@ impl OwnedRecord {
 impl RecordRef<'_> {
     /// Copies it, to keep it beyond the next read.
     #[must_use]
-    pub fn to_owned(&self) -> OwnedRecord {
-        let RecordRef { pos, kind, bytes, time, writer } = *self;
+    pub fn into_owned(self) -> OwnedRecord {
+        let RecordRef { pos, kind, bytes, time, writer } = self;
         let mut words = vec![0; bytes.len().div_ceil(8)];
         bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
         OwnedRecord { pos, kind, time, writer, words, len: bytes.len() }
     }
 }
 
-/// A copy of an item: see [`Item::to_owned`].
+/// A copy of an item: see [`Item::into_owned`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnedItem {
     /// A record.
@@ -70,10 +70,10 @@ pub enum OwnedItem {
 impl Item<'_> {
     /// Copies it, to keep it beyond the next read.
     #[must_use]
-    pub fn to_owned(&self) -> OwnedItem {
+    pub fn into_owned(self) -> OwnedItem {
         match self {
-            Item::Record(record) => OwnedItem::Record(record.to_owned()),
-            Item::Lost(lost) => OwnedItem::Lost(*lost),
+            Item::Record(record) => OwnedItem::Record(record.into_owned()),
+            Item::Lost(lost) => OwnedItem::Lost(lost),
         }
     }
 }

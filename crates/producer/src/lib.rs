@@ -88,7 +88,7 @@
 //! A ring that was made with [`Options::time`] gives each record a timestamp when it is reserved, in ns of
 //! `CLOCK_BOOTTIME`, which all processes of the machine share. This takes about 4 ns. In the order of the
 //! ring, timestamps never decrease; `proto/ABI.md`, "Time", has the other guarantees. Readers get the
-//! timestamp as `Record::time` and the wall-clock time from `Record::wall`. The longest payload is 8 bytes
+//! timestamp as `RecordRef::time` and the wall-clock time from `RecordRef::wall`. The longest payload is 8 bytes
 //! shorter.
 //!
 //! # Forks

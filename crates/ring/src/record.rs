@@ -148,8 +148,8 @@ pub struct Lost {
     pub bytes: u64,
     /// Why they are missing.
     pub cause: Cause,
-    /// Whether the place in the stream is unknown: the producers have counted the loss, and no marker reported it when
-    /// everything before `pos` was read. Records from `pos` on may be older than the loss.
+    /// Whether the place in the stream is unknown: the reader has read everything before `pos`, and finds the loss in the
+    /// producers' counters. It happened at some time before now. A record that comes later may be older than it.
     pub at_end: bool,
 }
 
@@ -157,12 +157,12 @@ pub struct Lost {
 impl core::fmt::Display for Lost {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let plural = |count| if count == 1 { "" } else { "s" };
-        let Lost { records, bytes, cause, .. } = *self;
+        let Lost { records, bytes, cause, at_end, .. } = *self;
         write!(f, "{records} record{}", plural(records))?;
         if bytes > 0 {
             write!(f, " ({bytes} byte{})", plural(bytes))?;
         }
-        write!(f, " lost: {cause}")
+        write!(f, " lost: {cause}{}", if at_end { " (at some time before now)" } else { "" })
     }
 }
 

@@ -290,7 +290,7 @@ impl Stream for Consumer {
             Ok(false) => Ok(None),
             Ok(true) => {
                 let pos = this.inner.position();
-                found(this.inner.read(), pos).map(|item| Some(item.to_owned()))
+                found(this.inner.read(), pos).map(|item| Some(item.into_owned()))
             }
         };
         this.ended = !matches!(next, Ok(Some(_)));

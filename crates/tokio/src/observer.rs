@@ -183,7 +183,7 @@ impl Stream for Observer {
             Ok(false) => Ok(None),
             Ok(true) => {
                 let pos = this.inner.saved().pos;
-                found(this.inner.read(), pos).map(|item| Some(item.to_owned()))
+                found(this.inner.read(), pos).map(|item| Some(item.into_owned()))
             }
         };
         this.ended = !matches!(next, Ok(Some(_)));
