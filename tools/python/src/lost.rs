@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 ///     >>> len(batch), len(batch.lost)
 ///     (4, 1)
 ///     >>> print(batch.lost[0])
-///     1 record (1008 bytes) lost: the ring was full
+///     1 record (1008 bytes) lost: the ring was full (at some time before now)
 #[pyclass(frozen, eq, hash, module = "perfring")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lost {
