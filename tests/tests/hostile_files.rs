@@ -20,7 +20,7 @@ use perfring_tests::doors::{Trial, sentence};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-/// Cases that wait for somebody else's reservation to end, which are tried at a time: a core does next to nothing for one.
+/// How many cases with an open reservation are tried at a time. Each waits for the reservation to end, and needs little of a core.
 const WAITING: usize = 16;
 
 /// Tries the invalid cases of each of these rings, of which the first is the `first` of `of`: each

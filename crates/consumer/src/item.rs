@@ -81,7 +81,8 @@ impl<'a> RecordRef<'a> {
     /// # producer.publish_as(Line::SCHEMA.id, b"a line")?;
     /// # let mut consumer = Consumer::attach(&path)?;
     /// # let Some(Item::Record(record)) = consumer.read()? else { panic!() };
-    /// assert!(record.is::<Line>() && record.kind == Line::SCHEMA.id);
+    /// assert!(record.is::<Line>());
+    /// assert!(record.kind == Line::SCHEMA.id && Line::SCHEMA.id == record.kind);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]

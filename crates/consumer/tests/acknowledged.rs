@@ -131,4 +131,6 @@ fn a_loss_says_how_much_was_lost_and_why() {
         "0 records (16 bytes) lost: overwritten before they were read"
     );
     assert_eq!(lost(2, 0, Cause::Foreign), "2 records lost: reported by another program");
+    let at_end = Lost { pos: 8, records: 3, bytes: 0, cause: Cause::Full, at_end: true };
+    assert_eq!(at_end.to_string(), "3 records lost: the ring was full (at some time before now)");
 }

@@ -26,7 +26,7 @@ use std::time::Duration;
 /// nothing: in a ring that only they read, the producers end them.)
 ///
 /// A publish takes a lock for a few nanoseconds.
-/// Each thread attaches one of its own, and ends its own reservations.
+/// Each thread attaches its own `SharedProducer`, and ends the reservations that it made.
 ///
 /// Producers that publish all the time take turns; batches give more throughput. A producer that is
 /// preempted while it holds the lock keeps the others waiting: for a few milliseconds, unless they

@@ -46,8 +46,14 @@ const _: () = assert!(size_of::<Result<(), Refusal>>() <= 16);
 
 /// Space for one record, still to be committed or discarded.
 ///
-/// Only a producer makes one, and it is spent only once: there is no copy of it. Its position is the writer's own: a
-/// reservation of an exclusive producer that is dropped leaves no trace, and the next one gets the same bytes.
+/// Only a writer makes a reservation, and a reservation is spent only once: it cannot be copied. An exclusive writer keeps its
+/// position private until the commit: a dropped reservation leaves no trace, and the next one gets the same bytes.
+///
+/// ```compile_fail,E0382
+/// fn end_twice(reserved: perfring_ring::Reserved) {
+///     let (_first, _second) = (reserved, reserved);
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Reserved {
     pub(crate) site: Site,
@@ -113,7 +119,7 @@ impl Reserved {
         Reserved { site: self.site.settled(), ..self }
     }
 
-    /// Takes off what the caller knows, its kind and its length. The rest is returned in two registers.
+    /// Takes off the kind and the length, which the caller knows. The rest is returned in two registers.
     #[must_use]
     #[inline(always)]
     pub fn into_claim(self) -> Claim {
@@ -121,9 +127,9 @@ impl Reserved {
     }
 }
 
-/// A [`Reserved`] without its kind and its length.
+/// A [`Reserved`] without its kind and its length. The code that takes them off keeps them, and puts them back.
 #[derive(Debug)]
-pub struct Claim(pub(crate) Site);
+pub struct Claim(Site);
 
 impl Claim {
     /// Returns the reservation, of the kind and the length that it was made with.

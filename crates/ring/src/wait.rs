@@ -75,16 +75,23 @@ pub enum Wake {
     Force,
 }
 
-/// What the caller owes a sleeper: a wake, or nothing. The algorithm has claimed the wake, so nobody else gives it.
+/// What the caller owes a sleeper: a wake, or nothing. The algorithm has claimed the wake, so no other process gives it.
 ///
 /// A producer owes it to the consumer, on [`Ring::wait_word`]; a consumer owes it to the waiting producers, on
 /// [`Ring::space_word`].
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// fn forget(ring: perfring_ring::Ring<'_>) {
+///     ring.force_wake();
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a sleeper that is owed a wake gets none from anybody else"]
+#[must_use = "no other process wakes a sleeper whose wake this caller owes"]
 pub struct Owed(bool);
 
 impl Owed {
-    /// Nothing: nobody sleeps, or somebody else gives the wake.
+    /// Nothing: no process sleeps, or another caller gives the wake.
     pub const NOTHING: Self = Owed(false);
     pub(crate) const WAKE: Self = Owed(true);
 

@@ -1,10 +1,10 @@
-//! The rule about names: in the crates around the ring, a type has a name of its own.
+//! The rule about names: in the crates around the ring, each type has its own name.
 
 use crate::rules::sources::SOURCES;
 use std::collections::BTreeMap;
 
-/// The crates whose types a reader of the ring's code meets side by side. `perfring-tokio` repeats names of the consumer on
-/// purpose: they are the same handles, for a runtime.
+/// The crates whose types stand side by side in the ring's code. `perfring-tokio` repeats names of the consumer on
+/// purpose: its types are the same handles, for a runtime.
 const AROUND_THE_RING: [&str; 7] = [
     "crates/abi/src/",
     "crates/consumer/src/",

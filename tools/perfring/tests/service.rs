@@ -975,7 +975,9 @@ fn its_own_figures_go_to_its_outputs_as_the_guide_lists_them() {
         lines().iter().any(|line| is_of(line, "perfring.output.delivered", &delivered))
     });
     let ring = ["perfring.ring.name", "\"shop\""];
-    assert!(lines().iter().any(|line| is_of(line, "perfring.ring.records", &ring)));
+    until("the ring's records are counted", || {
+        lines().iter().any(|line| is_of(line, "perfring.ring.records", &ring))
+    });
     // Each name is in the guide, and each in the guide is sent, or needs a loss.
     let listed: BTreeSet<String> = figures::listed().into_iter().map(|row| row.name).collect();
     let needs_a_loss = ["perfring.ring.lost_bytes", "perfring.ring.lost_records"];
@@ -1019,16 +1021,19 @@ fn its_own_figures_reach_an_otlp_receiver_as_metrics_of_a_service() {
         points.iter().rfind(has).cloned()
     };
     let to_collector = [("otel.component.name", "collector"), ("otel.component.type", "otlp")];
-    until("what it delivered itself is counted", || {
+    let shop = [("perfring.ring.name", "shop")];
+    until("what it delivered itself is counted, beside the rest", || {
         points.extend(server.take_points());
         of(&points, "perfring.output.delivered", &to_collector).is_some_and(|it| it.value > 0.0)
+            && of(&points, "perfring.output.held", &to_collector).is_some()
+            && of(&points, "perfring.ring.records", &shop).is_some()
     });
     let delivered = of(&points, "perfring.output.delivered", &to_collector).unwrap();
     // A counter since its start, which a collector can make a rate of across restarts.
     assert_eq!((&*delivered.unit, delivered.is_monotonic), ("{record}", Some(true)));
     assert_eq!(delivered.temporality, Some(AggregationTemporality::Cumulative));
     assert!(delivered.start > 0 && delivered.start < delivered.time, "{delivered:?}");
-    let shop = of(&points, "perfring.ring.records", &[("perfring.ring.name", "shop")]).unwrap();
+    let shop = of(&points, "perfring.ring.records", &shop).unwrap();
     assert_eq!(shop.value, 1.0);
     let held = of(&points, "perfring.output.held", &to_collector).unwrap();
     assert_eq!((held.is_monotonic, held.temporality), (None, None), "a gauge");

@@ -160,8 +160,8 @@ impl Reader {
     }
 
     /// Returns the next record or loss, or `None` if there is none now. Everything that earlier
-    /// calls returned counts as read. The second value is what it owes a
-    /// waiting producer.
+    /// calls returned counts as read. The second value is what the caller
+    /// owes a waiting producer.
     ///
     /// The tail is released when an eighth of the ring has been read, and after some polls in a row
     /// that found nothing: a reader that keeps up leaves the shared line alone.

@@ -1,4 +1,5 @@
-//! A ring's file as a process has it that is attached to it: what every window of a producer, and every consumer, has.
+//! A ring's file in an attached process: its mapping, and the guard against forks. Every window of a producer and every
+//! consumer has one.
 
 use crate::file::error::AttachError;
 use crate::file::location::Location;
@@ -13,7 +14,7 @@ use perfring_abi::{Layout, Producers};
 use perfring_ring::{ReadError, TableFull, TypeTableArea, TypeTableWriter};
 use std::io;
 
-/// A mapped ring, and its open file. In a forked child the mapping is private memory.
+/// A mapped ring, and its open file. In a forked child, the mapping is private memory.
 #[derive(Debug)]
 pub struct Attached {
     // Drop order: first the registration for forked children.

@@ -81,7 +81,7 @@ impl<P: Reserves> Reservation<'_, P> {
     /// The reservation has not ended, and is not used after this.
     #[inline(always)]
     unsafe fn spend(&mut self) -> Reserved {
-        // SAFETY: a valid value, and what is left of it is not used, as the caller promises. It needs no drop.
+        // SAFETY: the field is a valid value. The caller promises that nothing reads it again, and a token needs no drop.
         unsafe { std::ptr::read(&raw const self.reserved) }
     }
 

@@ -135,8 +135,8 @@ impl Traced {
         self.wait()
     }
 
-    /// Has it handle a signal where it stands. Not by `kill`: the signal that ends its call may be pending already, after
-    /// the last system call, and one for this thread comes before one for the process.
+    /// Injects a signal at the instruction where the process stands. `kill` would be wrong after the last system call: the
+    /// SIGSTOP that ends the call is pending there for the thread, and precedes a signal for the process.
     pub(crate) fn signal(&self, signal: Signal) {
         ptrace::cont(self.pid, signal).unwrap();
     }
