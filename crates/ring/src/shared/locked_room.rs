@@ -3,7 +3,7 @@
 
 use crate::counters::{Count, ProducerTotals};
 use crate::named::{self, Search};
-use crate::record::{Corrupt, write_lost};
+use crate::record::Corrupt;
 use crate::reserve::Refusal;
 use crate::seq_latch;
 use crate::shared::evict::{KnownTail, TailPosition};
@@ -11,10 +11,10 @@ use crate::shared::own_open::OwnOpen;
 use crate::shared::owner::Owner;
 use crate::shared::running;
 use crate::shared::slot::Figures;
-use crate::shared::sweep::{advance, advance_under_lock, note_stuck, sweep};
+use crate::shared::sweep::{advance, advance_under_lock, sweep};
 use crate::view::{Ring, Shared, System, sane};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
-use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, Producers, RecordWord, Report, Slot};
+use perfring_abi::{Evict, Header, Layout, Policy, Producers, RecordWord, Report, Slot};
 
 /// How many records an eviction by [`Evict::Half`] goes over beyond need: as many as make it rare, and
 /// few enough to be quick while others wait.
@@ -59,7 +59,7 @@ pub(crate) struct LockedRoom {
     pub(super) full_for: u64,
     pub(super) policy: Policy,
     evict: Evict,
-    report: Report,
+    pub(super) report: Report,
     /// A ring per CPU, see [`crate::shared::cpu`].
     pub(super) per_cpu: bool,
     /// The last refusal was none: the ring is open to sequences.
@@ -70,12 +70,12 @@ pub(crate) struct LockedRoom {
 
 /// The positions of a ring at one moment under the lock.
 #[derive(Clone, Copy)]
-struct Positions {
-    tail: u64,
-    head: u64,
-    end: u64,
+pub(super) struct Positions {
+    pub(super) tail: u64,
+    pub(super) head: u64,
+    pub(super) end: u64,
     /// Bytes that the record takes, with the markers before it.
-    need: u64,
+    pub(super) need: u64,
 }
 
 impl LockedRoom {
@@ -275,7 +275,7 @@ impl LockedRoom {
         let start = positions.end + markers;
         if markers != 0 {
             self.report_losses(at, positions);
-        } else if self.unreported() != 0 {
+        } else if self.has_losses_to_report() {
             // They did not fit beside this record: the next reservation comes here too.
             self.forget_limits();
             return Ok(start);
@@ -381,38 +381,12 @@ impl LockedRoom {
         }
     }
 
-    fn blocker(&self, at: Shared<'_>, positions: Positions) -> Option<u32> {
+    pub(super) fn blocker(&self, at: Shared<'_>, positions: Positions) -> Option<u32> {
         if positions.head == positions.end {
             return None;
         }
         let word = at.ring.word(positions.head).load(Ordering::Acquire); // N
         RecordWord::from_raw(word).owner().filter(|slot| (*slot as usize) < at.slots.len())
-    }
-
-    /// Returns the refusal: full, or held up, if the consumer of a drop ring has read everything
-    /// that it may.
-    fn no_room<P: System>(
-        &mut self,
-        at: Shared<'_>,
-        liveness: &P,
-        positions: Positions,
-    ) -> Refusal {
-        match self.blocker(at, positions) {
-            Some(slot) if self.policy == Policy::Overwrite || positions.tail == positions.head => {
-                note_stuck(at, liveness, positions.head);
-                Refusal::Pending { slot }
-            }
-            // An overwrite ring is never full: reservation after reservation ended just before it
-            // was checked, and the next was in the way.
-            _ if self.policy == Policy::Overwrite => Refusal::Pending { slot: self.owner.index },
-            _ => {
-                if positions.tail != positions.head {
-                    (self.full_at, self.full_for) = (positions.tail, positions.need);
-                    self.forget_limits(); // the next attempt asks before it takes the lock
-                }
-                Refusal::Full
-            }
-        }
     }
 
     /// Writes the producers' totals if they are due: before the tail passes them, before they are
@@ -457,44 +431,5 @@ impl LockedRoom {
     pub(crate) fn tail_for(&self, at: Shared<'_>, size: u64) -> u64 {
         let need = size + self.marker_bytes(at.ring, size);
         (at.end().saturating_add(need + 8)).saturating_sub(at.ring.data_size())
-    }
-
-    /// Returns the bytes of the markers due before a record, like the exclusive producer's.
-    pub(super) fn marker_bytes(&self, ring: Ring<'_>, size: u64) -> u64 {
-        let bytes = self.unreported() * u64::from(LOST_SIZE);
-        if size.saturating_add(bytes) < ring.data_size() { bytes } else { 0 }
-    }
-
-    pub(super) fn has_losses_to_report(&self) -> bool {
-        self.unreported() != 0
-    }
-
-    fn unreported(&self) -> u64 {
-        if self.report == Report::CountersOnly {
-            return 0;
-        }
-        self.figures.losses.refused.differences(&self.figures.losses.reported)
-    }
-
-    /// Writes the markers and publishes them, as records of their own.
-    fn report_losses(&mut self, at: Shared<'_>, positions: Positions) {
-        let header = at.ring.header;
-        let unreported = self.figures.unreported();
-        // E, as before every store over what was evicted.
-        fence(Ordering::Release);
-        let markers = write_lost(at.ring, positions.end, unreported);
-        let pos = positions.end + markers * u64::from(LOST_SIZE);
-        self.figures.report(at, positions.end);
-        running::add_reported(at, unreported, markers);
-        // B: this store also publishes what is before it.
-        if header.data_head.load(Ordering::Acquire) == positions.end {
-            header.data_head.store(pos, Ordering::Release); // A, pairs with B
-            header.shared.producer_pos.store(pos, Ordering::Release); // O
-        } else {
-            header.shared.producer_pos.store(pos, Ordering::Release);
-            fence(Ordering::SeqCst); // O
-            // The end of the reservation that this makes room for goes on.
-            advance_under_lock(at);
-        }
     }
 }

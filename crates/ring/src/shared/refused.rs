@@ -1,12 +1,16 @@
-//! Refusals of a producer of a shared ring: those of a ring that stays full need no lock.
+//! Refusals of a producer of a shared ring, and the markers that report them: a ring that stays full refuses without
+//! its lock.
 
+use crate::record::write_lost;
 use crate::reserve::{Refusal, refused_size};
-use crate::shared::locked_room::LockedRoom;
+use crate::shared::locked_room::{LockedRoom, Positions};
 use crate::shared::publish::SharedWriter;
-use crate::view::{Ring, Shared};
+use crate::shared::running;
+use crate::shared::sweep::{advance_under_lock, note_stuck};
+use crate::view::{Ring, Shared, System};
 use crate::wait::{Owed, Wake};
-use perfring_abi::atomic::{AtomicU64, Ordering};
-use perfring_abi::{Header, record_size};
+use perfring_abi::atomic::{AtomicU64, Ordering, fence};
+use perfring_abi::{Header, LOST_SIZE, Policy, Report, record_size};
 
 impl SharedWriter {
     /// Returns whether the ring has been full for a payload of `len` bytes since this producer last found it full. Takes no lock.
@@ -46,5 +50,70 @@ impl LockedRoom {
             && size.saturating_add(markers) >= self.full_for
             // Relaxed: nothing is published, so this orders nothing.
             && header.data_tail.load(Ordering::Relaxed) == self.full_at
+    }
+
+    /// Returns the refusal: full, or held up, if the consumer of a drop ring has read everything
+    /// that it may.
+    pub(super) fn no_room<P: System>(
+        &mut self,
+        at: Shared<'_>,
+        liveness: &P,
+        positions: Positions,
+    ) -> Refusal {
+        match self.blocker(at, positions) {
+            Some(slot) if self.policy == Policy::Overwrite || positions.tail == positions.head => {
+                note_stuck(at, liveness, positions.head);
+                Refusal::Pending { slot }
+            }
+            // An overwrite ring is never full: reservation after reservation ended just before it
+            // was checked, and the next was in the way.
+            _ if self.policy == Policy::Overwrite => Refusal::Pending { slot: self.owner.index },
+            _ => {
+                if positions.tail != positions.head {
+                    (self.full_at, self.full_for) = (positions.tail, positions.need);
+                    self.forget_limits(); // the next attempt asks before it takes the lock
+                }
+                Refusal::Full
+            }
+        }
+    }
+
+    /// Returns the bytes of the markers due before a record, like the exclusive producer's.
+    pub(super) fn marker_bytes(&self, ring: Ring<'_>, size: u64) -> u64 {
+        let bytes = self.unreported() * u64::from(LOST_SIZE);
+        if size.saturating_add(bytes) < ring.data_size() { bytes } else { 0 }
+    }
+
+    pub(super) fn has_losses_to_report(&self) -> bool {
+        self.unreported() != 0
+    }
+
+    fn unreported(&self) -> u64 {
+        if self.report == Report::CountersOnly {
+            return 0;
+        }
+        self.figures.losses.refused.differences(&self.figures.losses.reported)
+    }
+
+    /// Writes the markers and publishes them, as records of their own.
+    pub(super) fn report_losses(&mut self, at: Shared<'_>, positions: Positions) {
+        let header = at.ring.header;
+        let unreported = self.figures.unreported();
+        // E, as before every store over what was evicted.
+        fence(Ordering::Release);
+        let markers = write_lost(at.ring, positions.end, unreported);
+        let pos = positions.end + markers * u64::from(LOST_SIZE);
+        self.figures.report(at, positions.end);
+        running::add_reported(at, unreported, markers);
+        // B: this store also publishes what is before it.
+        if header.data_head.load(Ordering::Acquire) == positions.end {
+            header.data_head.store(pos, Ordering::Release); // A, pairs with B
+            header.shared.producer_pos.store(pos, Ordering::Release); // O
+        } else {
+            header.shared.producer_pos.store(pos, Ordering::Release);
+            fence(Ordering::SeqCst); // O
+            // The end of the reservation that this makes room for goes on.
+            advance_under_lock(at);
+        }
     }
 }
