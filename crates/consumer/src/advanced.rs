@@ -8,7 +8,7 @@
 
 use crate::consumer::Consumer;
 use crate::cursor::{Cursor, either};
-use crate::item::{Item, RecordRef};
+use crate::item::{Item, RecordRef, item};
 use crate::observer::Observer;
 use perfring_ring::ReadError;
 use perfring_shm::{AttachError, ReadWindow};
@@ -321,7 +321,7 @@ impl<'a> AdvancedObserver<'a> {
     /// See [`ReadError`].
     #[inline]
     pub fn take(self) -> Result<Option<(Item<'a>, Front)>, ReadError> {
-        Ok(self.observer.window.take()?.map(|(next, front)| (Item::new(next), front)))
+        Ok(self.observer.window.take()?.map(|(next, front)| (item(next), front)))
     }
 
     /// Returns the ring's words and positions, for reading them directly. Any word of an overwrite
@@ -351,5 +351,5 @@ fn take_copied(cursor: &mut Cursor) -> Result<Option<(Item<'_>, Front)>, ReadErr
 
 #[inline(never)]
 fn take_in_place(window: &mut ReadWindow) -> Result<Option<(Item<'_>, Front)>, ReadError> {
-    Ok(window.take()?.map(|(next, front)| (Item::new(next), front)))
+    Ok(window.take()?.map(|(next, front)| (item(next), front)))
 }

@@ -1,7 +1,7 @@
 //! The consumer of a ring.
 
 use crate::cursor::Cursor;
-use crate::item::{Item, RecordRef};
+use crate::item::{Item, RecordRef, item};
 use crate::options::{Acknowledge, ConsumerOptions};
 use crate::pinned::Pinned;
 use crate::run::Run;
@@ -370,5 +370,5 @@ pub(crate) fn read_in_place(window: &mut ReadWindow) -> Result<Option<Item<'_>>,
 /// Reads what is not a record that is already known.
 #[inline(never)]
 fn read_rest(window: &mut ReadWindow) -> Result<Option<Item<'_>>, ReadError> {
-    Ok(window.read()?.map(Item::new))
+    Ok(window.read()?.map(item))
 }

@@ -2,7 +2,7 @@
 
 use crate::item::{Item, RecordRef};
 use perfring_abi::SIZE_MAX;
-use perfring_ring::{AuxRange, Found, Front, ReadError};
+use perfring_ring::{AuxRange, Front, Next, Place, ReadError};
 use perfring_shm::{self as shm, ReadWindow, bytes_of};
 
 /// A drop ring whose records are copied, each.
@@ -35,16 +35,16 @@ impl GuardedRing {
 
     /// Finds the next record. If there is no memory for its payload, it comes again.
     #[inline]
-    fn find(&mut self) -> Result<Option<Found>, ReadError> {
+    fn find(&mut self) -> Result<Option<Next<Place>>, ReadError> {
         let words = &mut self.words;
         self.window.next_to_copy(|range| room_for(words, range).map(drop))
     }
 
     #[inline]
-    fn copied(&mut self, found: Option<Found>) -> Result<Option<Item<'_>>, ReadError> {
+    fn copied(&mut self, found: Option<Next<Place>>) -> Result<Option<Item<'_>>, ReadError> {
         let (window, words) = (&self.window, &mut self.words);
         let item = match found {
-            Some(Found::Record(frame)) => {
+            Some(Next::Record(Place::Ring(frame))) => {
                 // The frame's length was checked against the head, and is ours.
                 let len = frame.len.div_ceil(8);
                 if len > words.len() {
@@ -54,12 +54,12 @@ impl GuardedRing {
                 window.copy(&frame, to);
                 Item::Record(RecordRef::new(&frame, bytes_of(to, frame.len)))
             }
-            Some(Found::Large(frame, range)) => {
+            Some(Next::Record(Place::Aux(frame, range))) => {
                 let to = room_for(words, range)?;
                 window.copy_range(range, to);
                 Item::Record(RecordRef::new(&frame, bytes_of(to, range.len)))
             }
-            Some(Found::Lost(lost)) => Item::Lost(lost),
+            Some(Next::Lost(lost)) => Item::Lost(lost),
             None => return Ok(None),
         };
         // Checked last: so everything that was loaded before came from the file.

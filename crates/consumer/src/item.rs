@@ -1,30 +1,19 @@
 //! Items that a reader returns, and records as Rust types.
 
 use perfring_abi::WriterId;
-use perfring_ring::{Anchors, Frame, Lost};
-use perfring_shm::Next;
+use perfring_ring::{Anchors, Frame, Next};
+use perfring_shm::FrameBytes;
 use perfring_types::PodRecord;
 #[cfg(feature = "rkyv")]
 use perfring_types::{RkyvRecord, access};
 use thiserror::Error;
 
 /// What a reader returns: a record, or a loss at its position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item<'a> {
-    /// A record.
-    Record(RecordRef<'a>),
-    /// Records that are missing here.
-    Lost(Lost),
-}
+pub type Item<'a> = Next<RecordRef<'a>>;
 
-impl<'a> Item<'a> {
-    #[inline]
-    pub(crate) fn new(next: Next<'a>) -> Self {
-        match next {
-            Next::Record(frame, bytes) => Item::Record(RecordRef::new(&frame, bytes)),
-            Next::Lost(lost) => Item::Lost(lost),
-        }
-    }
+#[inline]
+pub(crate) fn item(next: Next<FrameBytes<'_>>) -> Item<'_> {
+    next.map(|(frame, bytes)| RecordRef::new(&frame, bytes))
 }
 
 /// One record.

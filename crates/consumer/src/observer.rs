@@ -1,6 +1,6 @@
 //! The observer of a ring.
 
-use crate::item::{Item, RecordRef};
+use crate::item::{Item, RecordRef, item};
 use crate::options::ObserverOptions;
 use crate::snapshot::Snapshot;
 use crate::stat::Stat;
@@ -212,7 +212,7 @@ fn read_rest<'a>(
     if window.observer().must_poll() {
         distance.keep(wait_strategy, window.observer().saved().before);
     }
-    Ok(window.read()?.map(Item::new))
+    Ok(window.read()?.map(item))
 }
 
 /// Asks the file system at most once a second.

@@ -1,23 +1,27 @@
 //! Items that outlive the next read.
 
-use crate::item::{Item, RecordRef};
+use crate::item::RecordRef;
 use perfring_abi::WriterId;
-use perfring_ring::Lost;
+use perfring_ring::Next;
 
 /// A copy of a record, for as long as it is wanted: see [`RecordRef::into_owned`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedRecord {
-    pos: u64,
-    kind: u32,
-    time: Option<u64>,
-    writer: Option<WriterId>,
+    /// [`RecordRef::pos`].
+    pub pos: u64,
+    /// [`RecordRef::kind`].
+    pub kind: u32,
+    /// [`RecordRef::time`].
+    pub time: Option<u64>,
+    /// [`RecordRef::writer`].
+    pub writer: Option<WriterId>,
     /// Aligned as in the ring, so that it can be read as a plain struct.
     words: Vec<u64>,
     len: usize,
 }
 
 impl OwnedRecord {
-    /// Borrows it as a [`RecordRef`], with all its fields and methods.
+    /// Borrows it as a [`RecordRef`], with all methods of that.
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Item};
@@ -58,22 +62,5 @@ impl RecordRef<'_> {
     }
 }
 
-/// A copy of an item: see [`Item::into_owned`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OwnedItem {
-    /// A record.
-    Record(OwnedRecord),
-    /// Records that are missing here.
-    Lost(Lost),
-}
-
-impl Item<'_> {
-    /// Copies it, to keep it beyond the next read.
-    #[must_use]
-    pub fn into_owned(self) -> OwnedItem {
-        match self {
-            Item::Record(record) => OwnedItem::Record(record.into_owned()),
-            Item::Lost(lost) => OwnedItem::Lost(lost),
-        }
-    }
-}
+/// A copy of an item: `item.map(RecordRef::into_owned)`.
+pub type OwnedItem = Next<OwnedRecord>;

@@ -1,6 +1,6 @@
 //! Any number of records at a time.
 
-use crate::item::Item;
+use crate::item::{Item, item};
 use perfring_ring::{Count, ReadError};
 use perfring_shm::PinWindow;
 
@@ -18,7 +18,7 @@ impl Pinned<'_> {
     /// See [`ReadError`].
     #[inline]
     pub fn read(&self) -> Result<Option<Item<'_>>, ReadError> {
-        Ok(self.window.read()?.map(Item::new))
+        Ok(self.window.read()?.map(item))
     }
 
     /// Returns how many records were taken from it so far.

@@ -3,7 +3,7 @@
 use crate::item::{Item, RecordRef};
 use crate::table::Types;
 use perfring_abi::Layout;
-use perfring_ring::{Anchors, Found, Lost, ReadError, RingTotals, Start};
+use perfring_ring::{Anchors, Lost, ReadError, RingTotals, Start};
 use perfring_shm::{AttachError, CopyWindow, Location, ObserverMapping, bytes_of};
 
 /// A copy of everything intact in a ring: of a live ring while its producer runs at full speed, or
@@ -133,14 +133,9 @@ impl<'a> Iterator for Items<'a> {
             self.unmarked = self.snapshot.unmarked().collect::<Vec<_>>().into_iter();
             return self.next();
         };
-        Some(step.map_err(ReadError::from).map(|(found, words, after)| {
+        Some(step.map_err(ReadError::from).map(|(next, after)| {
             self.cursor = Some(after);
-            match found {
-                Found::Lost(lost) => Item::Lost(lost),
-                Found::Record(frame) | Found::Large(frame, _) => {
-                    Item::Record(RecordRef::new(&frame, bytes_of(words, frame.len)))
-                }
-            }
+            next.map(|(frame, words)| RecordRef::new(&frame, bytes_of(words, frame.len)))
         }))
     }
 }

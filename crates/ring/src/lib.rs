@@ -94,11 +94,11 @@ pub use counters::{
 pub use holder::{OwnerInfo, SeatState, sign_off};
 pub use kernel::{KernelFrame, KernelReader};
 pub use named::{NamedSeat, SeatFigures, Seats, drop_dead, slowest_seats};
-pub use observer::copy::{CopyReader, Seen, Start};
-pub use observer::intact::{RingCopy, Step};
+pub use observer::copy::{CopyReader, Start};
+pub use observer::intact::RingCopy;
 pub use producer::exclusive::Writer;
 pub use read_error::ReadError;
-pub use record::{AuxRange, Corrupt, Found, Frame, Lost};
+pub use record::{AuxRange, Corrupt, Frame, FrameWords, Lost, Next, Place};
 pub use recount::newest_timestamp;
 pub use reserve::{Claim, Refusal, Reserved, Site};
 pub use shared::cpu::{OPEN, Sequence, close, is_awaited, owes_wake, section};

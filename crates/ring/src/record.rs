@@ -210,15 +210,58 @@ impl Frame {
     }
 }
 
-/// What comes next in the ring.
+/// What comes next in a ring, from a reader's first look at it to what a program gets. `R` is what is known of the record
+/// by then: its [`Place`], its frame and a copy of its words, or a record with its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum Next<R> {
     /// A record.
-    Record(Frame),
-    /// A record whose payload is in the AUX area.
-    Large(Frame, AuxRange),
-    /// A loss reported by the producer.
+    Record(R),
+    /// Records that are missing here.
     Lost(Lost),
+}
+
+impl<R> Next<R> {
+    /// Converts the record, if it is one.
+    #[inline(always)]
+    pub fn map<S>(self, record: impl FnOnce(R) -> S) -> Next<S> {
+        match self {
+            Next::Record(found) => Next::Record(record(found)),
+            Next::Lost(lost) => Next::Lost(lost),
+        }
+    }
+}
+
+/// A record whose payload was copied, and its words.
+pub type FrameWords<'a> = (Frame, &'a [u64]);
+
+/// Where a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Its payload is in the ring.
+    Ring(Frame),
+    /// Its payload is in the AUX area.
+    Aux(Frame, AuxRange),
+}
+
+impl Place {
+    /// Returns the record's position and properties.
+    #[must_use]
+    #[inline(always)]
+    pub fn frame(&self) -> &Frame {
+        match self {
+            Place::Ring(frame) | Place::Aux(frame, _) => frame,
+        }
+    }
+
+    /// Returns where the payload is, if that is in the AUX area.
+    #[must_use]
+    #[inline(always)]
+    pub fn range(&self) -> Option<AuxRange> {
+        match self {
+            Place::Ring(_) => None,
+            Place::Aux(_, range) => Some(*range),
+        }
+    }
 }
 
 /// Returns what comes next at or after `cursor` and before `head`, with the position after it.
@@ -229,49 +272,36 @@ pub(crate) fn step(
     shape: RecordShape,
     cursor: u64,
     head: u64,
-) -> Result<Option<(Found, u64)>, Corrupt> {
+) -> Result<Option<(Next<Place>, u64)>, Corrupt> {
     for record in ring.records(cursor, head) {
-        let RecordAt { pos, word, len } = record?;
-        let (bad, size) = (Corrupt { pos }, word.size());
-        let after = pos + size;
-        if shape.is_large(word) {
-            let body = body_at(ring, pos, word).ok_or(bad)?;
-            let (frame, range) = shape.large(pos, body).ok_or(bad)?;
-            return Ok(Some((Found::Large(frame, range), after)));
-        }
-        if word.is_data() {
-            let frame = split(ring, shape.lead, pos, word, len).ok_or(bad)?;
-            return Ok(Some((Found::Record(frame), after)));
-        }
-        if word.kind() == RecordType::LOST {
-            return match lost_at(ring, pos, size) {
-                Some(lost) => Ok(Some((Found::Lost(lost), after))),
-                None => Err(bad),
-            };
+        let record = record?;
+        if let Some(next) = shape.decode(record, ring.body(record.pos))? {
+            return Ok(Some((next, record.end())));
         }
     }
     Ok(None)
 }
 
-/// Returns the frame of a record with a body of `len` bytes; `None` if the body is too short for what
-/// is before the payload.
+impl<'a> Ring<'a> {
+    /// The words after the header at `pos`, by relaxed loads, as for the header.
+    #[inline(always)]
+    pub(crate) fn body(self, pos: u64) -> impl Fn(usize) -> u64 + use<'a> {
+        move |nth| self.load(pos + u64::from(HEADER_LEN) + 8 * nth as u64)
+    }
+}
+
+/// Returns the frame of a record whose payload follows its header; `None` if it is too short for what is before the
+/// payload. `nth` loads a word of its body.
 #[inline(always)]
-pub(crate) fn split(
-    ring: Ring<'_>,
-    lead: Lead,
-    pos: u64,
-    word: RecordWord,
-    len: usize,
-) -> Option<Frame> {
-    // Relaxed, like the header word.
-    let nth = |nth: u64| ring.word(pos + 8 * nth).load(Ordering::Relaxed);
+pub(crate) fn split(lead: Lead, record: RecordAt, nth: impl Fn(usize) -> u64) -> Option<Frame> {
     let (time, writer) = match lead {
         Lead::None => (None, 0),
-        Lead::Time => (Some(nth(1)), 0),
-        Lead::SampleId => (Some(nth(1)), nth(2)),
+        Lead::Time => (Some(nth(0)), 0),
+        Lead::SampleId => (Some(nth(0)), nth(1)),
     };
     // In any case of one word, to be stored as one: readers of its halves in memory would wait for both.
     let writer = WriterId::from_word(writer);
+    let RecordAt { pos, word, len } = record;
     let len = len.checked_sub(lead.len())?;
     Some(Frame { pos, kind: word.kind(), len, size: word.size(), time, writer, lead })
 }
@@ -279,34 +309,32 @@ pub(crate) fn split(
 /// Like [`split`], of a copy of the body: also returns the payload's words.
 #[inline(always)]
 pub(crate) fn split_body(lead: Lead, record: RecordAt, body: &[u64]) -> Option<(Frame, &[u64])> {
-    let RecordAt { pos, word, len } = record;
-    let (time, writer, body) = match (lead, body) {
-        (Lead::None, body) => (None, None, body),
-        (Lead::Time, [time, body @ ..]) => (Some(*time), None, body),
-        (Lead::SampleId, [time, writer, body @ ..]) => {
-            (Some(*time), WriterId::from_word(*writer), body)
+    let (time, writer, payload) = match (lead, body) {
+        (Lead::None, payload) => (None, None, payload),
+        (Lead::Time, [time, payload @ ..]) => (Some(*time), None, payload),
+        (Lead::SampleId, [time, writer, payload @ ..]) => {
+            (Some(*time), WriterId::from_word(*writer), payload)
         }
         _ => return None,
     };
+    let RecordAt { pos, word, len } = record;
     let len = len.checked_sub(lead.len())?;
-    Some((Frame { pos, kind: word.kind(), len, size: word.size(), time, writer, lead }, body))
+    Some((Frame { pos, kind: word.kind(), len, size: word.size(), time, writer, lead }, payload))
 }
 
-/// Returns the `PERF_RECORD_LOST` at `pos`.
-#[cold]
-pub(crate) fn lost_at(ring: Ring<'_>, pos: u64, size: u64) -> Option<Lost> {
-    // Relaxed, like the header word.
-    let body = [8, 16, 24].map(|at| ring.word(pos + at).load(Ordering::Relaxed));
-    lost_of(&body[..body.len().min((size / 8) as usize - 1)], pos)
+/// The words of a copied body, as [`split`] loads them.
+#[inline(always)]
+pub(crate) fn words_of(body: &[u64]) -> impl Fn(usize) -> u64 {
+    move |nth| body.get(nth).copied().unwrap_or(0)
 }
 
-/// Returns the `PERF_RECORD_LOST` with this body. perfring's has the bytes too; another perf
-/// writer's may not.
+/// Returns the loss that a `PERF_RECORD_LOST` reports. perfring's has the bytes too; another perf writer's may not.
 #[cold]
-pub(crate) fn lost_of(body: &[u64], pos: u64) -> Option<Lost> {
-    let (&[id, records], rest) = body.split_first_chunk()?;
-    let bytes = rest.first().copied().unwrap_or(0);
-    Some(Lost { pos, records, bytes, cause: Cause::from_code(id), at_end: false })
+pub(crate) fn lost_of(record: RecordAt, nth: impl Fn(usize) -> u64) -> Option<Lost> {
+    let words = record.size() / 8 - 1;
+    let bytes = if words > 2 { nth(2) } else { 0 };
+    let (pos, cause) = (record.pos, Cause::from_code(nth(0)));
+    (words >= 2).then(|| Lost { pos, records: nth(1), bytes, cause, at_end: false })
 }
 
 /// Writes a `PERF_RECORD_LOST` for each cause with losses, from `pos` on. Returns how many it
@@ -363,13 +391,39 @@ pub(crate) struct RecordShape {
 }
 
 impl RecordShape {
+    /// Decodes a record, or a loss; `None` for a hole. `nth` loads a word of its body.
+    #[inline(always)]
+    pub(crate) fn decode(
+        self,
+        record: RecordAt,
+        nth: impl Fn(usize) -> u64,
+    ) -> Result<Option<Next<Place>>, Corrupt> {
+        let (word, bad) = (record.word, Corrupt { pos: record.pos });
+        if self.is_large(word) {
+            let (frame, range) = self.large(record, nth).ok_or(bad)?;
+            return Ok(Some(Next::Record(Place::Aux(frame, range))));
+        }
+        if word.is_data() {
+            let frame = split(self.lead, record, nth).ok_or(bad)?;
+            return Ok(Some(Next::Record(Place::Ring(frame))));
+        }
+        if word.kind() == RecordType::LOST {
+            return Ok(Some(Next::Lost(lost_of(record, nth).ok_or(bad)?)));
+        }
+        Ok(None)
+    }
+
     /// Decodes the range that the body of a record describes. `None` if no producer writes such a
     /// body. In a ring without an AUX area this is not called: such a record is another writer's.
     pub(crate) fn large(
         self,
-        pos: u64,
-        body: [u64; aux_record::WORDS],
+        record: RecordAt,
+        nth: impl Fn(usize) -> u64,
     ) -> Option<(Frame, AuxRange)> {
+        if record.size() != AUX_SIZE.into() {
+            return None;
+        }
+        let (pos, body): (_, [u64; aux_record::WORDS]) = (record.pos, core::array::from_fn(nth));
         let Bounds { size, floor } = self.aux;
         let (at, len) = (body[aux_record::OFFSET], body[aux_record::LEN]);
         let kind = u32::try_from(body[aux_record::ID]).ok().and_then(RecordType::new)?;
@@ -389,15 +443,4 @@ impl RecordShape {
     pub(crate) fn is_large(self, word: RecordWord) -> bool {
         self.aux.size != 0 && word.kind() == RecordType::AUX
     }
-}
-
-/// Reads the body of the `PERF_RECORD_AUX` at `pos`, whose header word is `word`.
-pub(crate) fn body_at(
-    ring: Ring<'_>,
-    pos: u64,
-    word: RecordWord,
-) -> Option<[u64; aux_record::WORDS]> {
-    // Relaxed, like the header word.
-    let body = |nth| ring.word(pos + 8 + 8 * nth as u64).load(Ordering::Relaxed);
-    (word.size() == AUX_SIZE.into()).then(|| core::array::from_fn(body))
 }

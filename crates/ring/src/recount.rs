@@ -2,7 +2,7 @@
 //! needs a count in between walks the records from there.
 
 use crate::counters::{Count, ProducerTotals, Refused};
-use crate::record::{Corrupt, RecordAt, lost_at};
+use crate::record::{Corrupt, RecordAt, lost_of};
 use crate::seq_latch;
 use crate::time;
 use crate::view::{POS_MAX, Ring};
@@ -74,7 +74,8 @@ pub(crate) fn bring_up_while(
         return Err(Corrupt { pos: totals.pos });
     }
     for record in ring.records(totals.pos, head) {
-        let RecordAt { pos, word, .. } = record?;
+        let record = record?;
+        let RecordAt { pos, word, .. } = record;
         if !go_on(pos) {
             return Ok(ProducerTotals { pos, ..totals });
         }
@@ -86,7 +87,7 @@ pub(crate) fn bring_up_while(
                 Hole::Rest => totals.discarded.bytes = totals.discarded.bytes.wrapping_add(size),
             },
             RecordType::LOST => {
-                let lost = lost_at(ring, pos, size).ok_or(Corrupt { pos })?;
+                let lost = lost_of(record, ring.body(pos)).ok_or(Corrupt { pos })?;
                 let count = Count { records: lost.records, bytes: lost.bytes };
                 let reported = totals.reported.of_mut(lost.cause);
                 *reported = reported.plus(count);
@@ -172,8 +173,9 @@ pub(crate) fn reported_at(ring: Ring<'_>, pos: u64) -> Result<Option<Refused>, C
     let (mut between, mut checked) = (Refused::default(), from);
     for (nth, record) in ring.records(from, to).enumerate() {
         let marker = match record {
-            Ok(RecordAt { pos, word, .. }) if word.kind() == RecordType::LOST => {
-                lost_at(ring, pos, word.size()).map(Some).ok_or(Corrupt { pos })
+            Ok(record) if record.word.kind() == RecordType::LOST => {
+                let pos = record.pos;
+                lost_of(record, ring.body(pos)).map(Some).ok_or(Corrupt { pos })
             }
             Ok(_) => Ok(None),
             Err(corrupt) => Err(corrupt),

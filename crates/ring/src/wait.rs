@@ -6,7 +6,7 @@
 //! pair is asymmetric, see [`Fences`].
 
 use crate::named::released;
-use crate::record::{Found, RecordShape, step};
+use crate::record::{Next, RecordShape, step};
 use crate::view::Ring;
 use core::sync::atomic::AtomicBool;
 use perfring_abi::atomic::{AtomicU32, Ordering, compiler_fence, fence};
@@ -168,10 +168,8 @@ impl<'a> Ring<'a> {
             // With the default shape: the position of the record is needed, its timestamp and
             // payload are not.
             match step(*self, RecordShape::default(), cursor, head) {
-                Ok(Some((Found::Record(_) | Found::Large(..), after))) => {
-                    (found, cursor) = (found + 1, after);
-                }
-                Ok(Some((Found::Lost(_), after))) => cursor = after,
+                Ok(Some((Next::Record(_), after))) => (found, cursor) = (found + 1, after),
+                Ok(Some((Next::Lost(_), after))) => cursor = after,
                 Ok(None) => return false,
                 Err(_) => return true,
             }

@@ -12,7 +12,7 @@ use self::world::{SLOTS, Tally, World};
 use perfring_abi::{Cause, Evict, Policy, RecordType, RecordWord, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    CopyReader, Count, Fences, Found, OwnerInfo, Reader, Refusal, Reserved, Ring, RingTotals, Seen,
+    CopyReader, Count, Fences, Next, OwnerInfo, Place, Reader, Refusal, Reserved, Ring, RingTotals,
     Sequence, SharedWriter, Start, System, Unattached, Wake, close, section,
 };
 use perfring_testkit::rng::Rng;
@@ -239,23 +239,23 @@ fn crowd(policy: Policy, size: u64, time: bool) -> u64 {
             let word = |pos: u64| heap.data()[(pos / 8) as usize % heap.data().len()].load(Relaxed);
             let empty = match policy {
                 Policy::Drop => match reader.next(ring).unwrap().0 {
-                    Some(Found::Record(frame)) => {
+                    Some(Next::Record(Place::Ring(frame))) => {
                         let pos = frame.payload_pos();
                         see([word(pos), word(pos + 8)], frame.time);
                         false
                     }
-                    Some(Found::Lost(lost)) => {
+                    Some(Next::Lost(lost)) => {
                         told += lost.records;
                         false
                     }
                     found => found.is_none(),
                 },
                 Policy::Overwrite => match observer.next_in(heap.shared(), &[]).unwrap() {
-                    Some(Seen::Record(frame, words)) => {
+                    Some(Next::Record((frame, words))) => {
                         see([words[0], words[1]], frame.time);
                         false
                     }
-                    Some(Seen::Lost(lost)) => {
+                    Some(Next::Lost(lost)) => {
                         told += if lost.cause == Cause::Lapped { 0 } else { lost.records };
                         false
                     }

@@ -15,7 +15,7 @@ use crate::common::{Reported, attach_at};
 use perfring_abi::{Policy, RecordType, Report, record_size};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Count, Fences, Found, Reader, Refusal, Reserved, Ring, Shared, SharedWriter, Wake, Writer,
+    Count, Fences, Next, Place, Reader, Refusal, Reserved, Ring, Shared, SharedWriter, Wake, Writer,
 };
 use perfring_testkit::size::workspace;
 use std::collections::HashMap;
@@ -301,7 +301,7 @@ fn replay(name: &str, text: &str) -> Replayed {
 fn advance_to(reader: &mut Reader, ring: Ring<'_>, target: u64) {
     reader.refresh(ring).unwrap();
     let mut cursor = reader.cursor();
-    while let Some((Found::Record(frame), after)) = reader.peek(ring, cursor).unwrap()
+    while let Some((Next::Record(Place::Ring(frame)), after)) = reader.peek(ring, cursor).unwrap()
         && after <= target
     {
         cursor = after;
@@ -309,7 +309,7 @@ fn advance_to(reader: &mut Reader, ring: Ring<'_>, target: u64) {
     }
     // Only holes are left, which a reader skips on the way to the next record.
     let next = match reader.peek(ring, cursor).unwrap() {
-        Some((Found::Record(frame), _)) => frame.pos,
+        Some((Next::Record(Place::Ring(frame)), _)) => frame.pos,
         _ => ring.head(),
     };
     assert!((cursor..=next).contains(&target), "the kernel's consumer advances by whole records");

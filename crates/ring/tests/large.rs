@@ -5,8 +5,8 @@ use crate::common::{Reported, attach_at};
 use perfring_abi::{Policy, RecordType, RecordWord};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    AuxRange, CopyReader, Fences, Found, Front, OwnerInfo, Reader, Refusal, Reserved, RingCopy,
-    Seen, SharedWriter, Start, Wake, Writer,
+    AuxRange, CopyReader, Fences, Front, Next, OwnerInfo, Place, Reader, Refusal, Reserved,
+    RingCopy, SharedWriter, Start, Wake, Writer,
 };
 use perfring_testkit::rng::Rng;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -59,7 +59,7 @@ fn bytes_at(heap: &HeapRing, range: AuxRange) -> Vec<u8> {
 /// Returns what the consumer finds next.
 fn read(heap: &HeapRing, reader: &mut Reader) -> Option<(usize, u8)> {
     match reader.next(heap.ring()).unwrap().0 {
-        Some(Found::Large(frame, range)) => {
+        Some(Next::Record(Place::Aux(frame, range))) => {
             assert_eq!((frame.kind, frame.len), (KIND.get(), range.len));
             let bytes = bytes_at(heap, range);
             assert!(bytes.iter().all(|byte| *byte == bytes[0]));
@@ -106,7 +106,7 @@ fn a_range_is_not_given_out_twice_after_a_death() {
         publish(&heap, &mut second, 250, 3).unwrap();
         let mut observer = observer(&heap);
         for (len, byte) in [(300, 1), (400, 2), (250, 3)] {
-            let Some(Seen::Record(frame, words)) =
+            let Some(Next::Record((frame, words))) =
                 observer.next_in(heap.ring().into(), heap.aux()).unwrap()
             else {
                 panic!("a record");
@@ -240,7 +240,7 @@ fn an_aux_tail_that_nobody_left_is_damage_and_not_a_reason_to_skip_records() {
         let mut reader = reader(&heap);
         assert_eq!(reader.passed().records, 0, "{value}");
         for _ in 0..3 {
-            assert!(matches!(reader.next(heap.ring()), Ok((Some(Found::Record(_)), _))), "{value}");
+            assert!(matches!(reader.next(heap.ring()), Ok((Some(Next::Record(_)), _))), "{value}");
         }
         assert!(reader.next(heap.ring()).is_err(), "{value}");
         assert_eq!(reader.passed().records, 3, "{value}");
@@ -289,7 +289,7 @@ fn what_is_open_is_not_overwritten_unless_its_owner_is_dead() {
     let mut observer = observer(&heap);
     for (len, byte) in [(500, 7), (300, 8)] {
         match observer.next_in(heap.ring().into(), heap.aux()).unwrap() {
-            Some(Seen::Record(frame, words)) => {
+            Some(Next::Record((frame, words))) => {
                 assert_eq!((frame.len, words[0] as u8), (len, byte));
             }
             other => panic!("{other:?}"),
@@ -317,14 +317,14 @@ fn an_observer_never_takes_what_is_written_over_it_for_a_payload() {
         loop {
             let last = done.load(Ordering::Acquire);
             match observer.next_in(heap.ring().into(), heap.aux()).unwrap() {
-                Some(Seen::Record(frame, words)) => {
+                Some(Next::Record((frame, words))) => {
                     let mut bytes = words.iter().flat_map(|word| word.to_ne_bytes());
                     let turn = whole + lost;
                     assert_eq!(frame.len, 250 + (turn % 700) as usize);
                     assert!(bytes.by_ref().take(frame.len).all(|byte| byte == turn as u8));
                     whole += 1;
                 }
-                Some(Seen::Lost(reported)) => lost += reported.records,
+                Some(Next::Lost(reported)) => lost += reported.records,
                 None if last => break,
                 None => std::thread::yield_now(),
             }
@@ -385,7 +385,9 @@ fn meet(heap: &HeapRing) {
         let mut reader = reader.with_aux(ring, AUX).with_lead(layout.lead());
         for _ in 0..100 {
             match reader.next(ring) {
-                Ok((Some(Found::Large(_, range)), _)) => assert!(range.len as u64 <= AUX),
+                Ok((Some(Next::Record(Place::Aux(_, range))), _)) => {
+                    assert!(range.len as u64 <= AUX)
+                }
                 Ok((Some(_), _)) => {}
                 Ok((None, _)) | Err(_) => break,
             }
@@ -397,7 +399,7 @@ fn meet(heap: &HeapRing) {
         let mut observer = observer.with_aux(AUX).with_lead(layout.lead());
         for _ in 0..100 {
             match observer.next_in(ring.into(), heap.aux()) {
-                Ok(Some(Seen::Record(frame, words))) => assert!(frame.len <= words.len() * 8),
+                Ok(Some(Next::Record((frame, words)))) => assert!(frame.len <= words.len() * 8),
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => break,
             }
@@ -407,8 +409,8 @@ fn meet(heap: &HeapRing) {
         && let Ok(snapshot) = snapshot.with_lead(layout.lead()).with_aux(ring, heap.aux())
     {
         let mut cursor = snapshot.start();
-        while let Ok(Some((found, words, after))) = snapshot.step(cursor) {
-            if let Found::Record(frame) = found {
+        while let Ok(Some((found, after))) = snapshot.step(cursor) {
+            if let Next::Record((frame, words)) = found {
                 assert!(frame.len <= words.len() * 8);
             }
             cursor = after;

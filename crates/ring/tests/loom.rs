@@ -15,7 +15,7 @@ use loom::thread;
 use perfring_abi::{Cause, Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    CopyReader, Count, Fences, Found, Frame, Lost, Reader, Refusal, Ring, RingTotals, Seen, Start,
+    CopyReader, Count, Fences, Frame, Lost, Next, Place, Reader, Refusal, Ring, RingTotals, Start,
     Wake, WakeAt, Writer, full_fence,
 };
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
@@ -53,8 +53,8 @@ fn borrowed(heap: &HeapRing, pos: u64) -> u64 {
 /// Reads on the fast path, and where that returns nothing, on the other.
 fn read(reader: &mut Reader, heap: &HeapRing) -> Option<Frame> {
     reader.next_record(heap.ring()).or_else(|| match reader.next(heap.ring()).unwrap().0 {
-        Some(Found::Record(frame)) => Some(frame),
-        Some(Found::Lost(_) | Found::Large(..)) | None => None,
+        Some(Next::Record(Place::Ring(frame))) => Some(frame),
+        Some(Next::Lost(_) | Next::Record(Place::Aux(..))) | None => None,
     })
 }
 
@@ -62,11 +62,11 @@ fn read(reader: &mut Reader, heap: &HeapRing) -> Option<Frame> {
 fn hold(reader: &mut Reader, heap: &HeapRing) -> Option<Frame> {
     reader.refresh(heap.ring()).unwrap();
     match reader.peek(heap.ring(), reader.cursor()).unwrap() {
-        Some((Found::Record(frame), after)) => {
+        Some((Next::Record(Place::Ring(frame)), after)) => {
             reader.pass(after, Count { records: 1, bytes: frame.size });
             Some(frame)
         }
-        Some((Found::Lost(_) | Found::Large(..), _)) | None => None,
+        Some((Next::Lost(_) | Next::Record(Place::Aux(..)), _)) | None => None,
     }
 }
 
@@ -159,9 +159,9 @@ fn a_loss_is_told_once_at_the_end_or_by_its_marker() {
         |ring: Ring<'_>| Reader::attach(ring, Fences::Full).unwrap().with_losses(ring.into(), 0);
     a_loss_is_told_once("told a consumer by the marker", attach, |reader, ring, told| {
         match reader.next(ring).unwrap().0 {
-            Some(Found::Record(_)) => told.records += 1,
-            Some(Found::Lost(lost)) => told.lose(lost),
-            Some(Found::Large(..)) => panic!("without an AUX area"),
+            Some(Next::Record(Place::Ring(_))) => told.records += 1,
+            Some(Next::Lost(lost)) => told.lose(lost),
+            Some(Next::Record(Place::Aux(..))) => panic!("without an AUX area"),
             None => {
                 let lost = reader.lost(ring.into(), false);
                 lost.map(|lost| told.lose(lost));
@@ -179,8 +179,8 @@ fn an_observer_is_told_a_loss_once_at_the_end_or_by_its_marker() {
     };
     a_loss_is_told_once("told an observer by the marker", attach, |observer, ring, told| {
         match observer.next(ring).unwrap() {
-            Some(Seen::Record(..)) => told.records += 1,
-            Some(Seen::Lost(lost)) => told.lose(lost),
+            Some(Next::Record(_)) => told.records += 1,
+            Some(Next::Lost(lost)) => told.lose(lost),
             None => return false,
         }
         true
@@ -240,8 +240,8 @@ fn observe(
     let (mut got, mut lost) = (Vec::new(), 0);
     for _ in 0..polls {
         match observer.next(heap.ring()) {
-            Ok(Some(Seen::Record(_, words))) => got.push(whole(words)),
-            Ok(Some(Seen::Lost(reported))) => {
+            Ok(Some(Next::Record((_, words)))) => got.push(whole(words)),
+            Ok(Some(Next::Lost(reported))) => {
                 assert_eq!(reported.cause, Cause::Lapped);
                 lost += reported.records;
                 hits.fetch_add(1, Relaxed);
@@ -300,10 +300,10 @@ fn observed_eviction(name: &str, size: u64, lens: &'static [usize], pos: u64) {
             thread::spawn(move || put(&heap, 8))
         };
         match observer.next(heap.ring()) {
-            Ok(Some(Seen::Record(frame, words))) => {
+            Ok(Some(Next::Record((frame, words)))) => {
                 assert_eq!((frame.pos, frame.len, words), (pos, 16, &[u64::MAX; 2][..]));
             }
-            Ok(Some(Seen::Lost(lost))) => {
+            Ok(Some(Next::Lost(lost))) => {
                 assert_eq!((lost.records, lost.bytes), (1, 24));
                 laps.fetch_add(1, Relaxed);
             }
@@ -352,12 +352,12 @@ fn an_observer_of_a_range_never_sees_a_torn_payload() {
             thread::spawn(move || put(&heap, 2))
         };
         match observer.next_in(heap.ring().into(), heap.aux()) {
-            Ok(Some(Seen::Record(frame, words))) => {
+            Ok(Some(Next::Record((frame, words)))) => {
                 assert_eq!(frame.len, 64);
                 let byte = if frame.pos == 0 { 1 } else { 2 };
                 assert_eq!(words[6..], [u64::from_ne_bytes([byte; 8]); 2]);
             }
-            Ok(Some(Seen::Lost(lost))) => {
+            Ok(Some(Next::Lost(lost))) => {
                 assert_eq!((lost.records, lost.bytes), (1, 48));
                 laps.fetch_add(1, Relaxed);
             }

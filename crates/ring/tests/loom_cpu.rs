@@ -10,7 +10,7 @@ use crate::cpu_loom::{World, spawn, whole};
 use crate::loom_model::model;
 use loom::thread;
 use perfring_abi::Policy;
-use perfring_ring::{CopyReader, Seen, Sequence, Start, close};
+use perfring_ring::{CopyReader, Next, Sequence, Start, close};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What each of several did, and the ids of those that succeeded.
@@ -174,11 +174,11 @@ fn an_observer_of_a_ring_per_cpu_never_sees_a_torn_record() {
         let thread = spawn(&world, move |world| u64::from(world.publish(&mut other, 3).is_ok()));
         let (mut seen, mut lost) = (0, 0);
         let mut poll = |observer: &mut CopyReader| match observer.next(ring).unwrap() {
-            Some(Seen::Record(_, words)) => {
+            Some(Next::Record((_, words))) => {
                 whole(words);
                 seen += 1;
             }
-            Some(Seen::Lost(reported)) => {
+            Some(Next::Lost(reported)) => {
                 lost += reported.records;
                 laps.fetch_add(1, Relaxed);
             }

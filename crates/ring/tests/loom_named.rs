@@ -12,7 +12,7 @@ use loom::thread;
 use perfring_abi::{Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, Found, Owed, Reader, Refusal, Ring, System, Wake, Writer, drop_dead, full_fence,
+    Fences, Next, Owed, Place, Reader, Refusal, Ring, System, Wake, Writer, drop_dead, full_fence,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -67,13 +67,13 @@ fn read_all(reader: &mut Reader, ring: Ring<'_>) -> u64 {
     let mut lost = 0;
     while let Some(found) = reader.next(ring).unwrap().0 {
         match found {
-            Found::Record(frame) => {
+            Next::Record(Place::Ring(frame)) => {
                 let id = frame.pos / SIZE + 1;
                 let words = [0, 8].map(|at| ring.load(frame.payload_pos() + at));
                 assert_eq!(words, [id, !id], "a record that was overwritten");
             }
-            Found::Lost(loss) => lost += loss.records,
-            Found::Large(..) => panic!("{found:?}"),
+            Next::Lost(loss) => lost += loss.records,
+            Next::Record(Place::Aux(..)) => panic!("{found:?}"),
         }
     }
     lost

@@ -22,7 +22,7 @@ use perfring_abi::atomic::death;
 use perfring_abi::{Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    CopyReader, Fences, Found, OwnerInfo, Reader, Refusal, RingTotals, Seen, SharedWriter,
+    CopyReader, Fences, Next, OwnerInfo, Place, Reader, Refusal, RingTotals, SharedWriter,
     SlotFigures, Start, System, Wake, recover,
 };
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
@@ -135,12 +135,14 @@ fn whole(words: &[u64]) -> u64 {
 
 fn read(reader: &mut Reader, heap: &HeapRing) -> Option<u64> {
     match reader.next(heap.ring()).unwrap().0 {
-        Some(Found::Record(frame)) => {
+        Some(Next::Record(Place::Ring(frame))) => {
             let data = heap.data();
             let word = |at: u64| data[(at / 8) as usize % data.len()].load(Relaxed);
             Some(whole(&[word(frame.payload_pos()), word(frame.payload_pos() + 8)]))
         }
-        Some(Found::Lost(_) | Found::Large(..)) => panic!("counters only, and no AUX area"),
+        Some(Next::Lost(_) | Next::Record(Place::Aux(..))) => {
+            panic!("counters only, and no AUX area")
+        }
         None => None,
     }
 }
@@ -240,7 +242,7 @@ fn refusals_without_the_lock_are_counted_beside_others() {
         let reads = {
             let world = Arc::clone(&world);
             thread::spawn(move || {
-                assert!(matches!(reader.next(world.heap.ring()), Ok((Some(Found::Record(_)), _))));
+                assert!(matches!(reader.next(world.heap.ring()), Ok((Some(Next::Record(_)), _))));
                 let _ = reader.release(world.heap.ring());
             })
         };
@@ -317,11 +319,11 @@ fn an_observer_of_a_shared_ring_never_sees_a_torn_record() {
             .collect();
         let (mut seen, mut lost) = (0, 0);
         let mut poll = |observer: &mut CopyReader| match observer.next(ring).unwrap() {
-            Some(Seen::Record(_, words)) => {
+            Some(Next::Record((_, words))) => {
                 whole(words);
                 seen += 1;
             }
-            Some(Seen::Lost(reported)) => {
+            Some(Next::Lost(reported)) => {
                 lost += reported.records;
                 laps.fetch_add(1, Relaxed);
             }

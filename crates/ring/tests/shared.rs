@@ -5,8 +5,8 @@ use crate::common::{Reported, attach_at};
 use perfring_abi::{Cause, Evict, Lead, Policy, RecordType, RecordWord, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    BatchSpan, Count, Fences, Found, Owed, Reader, Recovered, Refusal, Refused, Reserved, RingCopy,
-    RingTotals, Shared, SharedWriter, SlotFigures, System, Wake, recover,
+    BatchSpan, Count, Fences, Next, Owed, Place, Reader, Recovered, Refusal, Refused, Reserved,
+    RingCopy, RingTotals, Shared, SharedWriter, SlotFigures, System, Wake, recover,
 };
 use proptest::prelude::*;
 use std::collections::HashSet;
@@ -62,7 +62,7 @@ fn the_nine_steps() {
     let snapshot = RingCopy::take(heap.ring(), Policy::Overwrite).unwrap();
     let mut found = Vec::new();
     let mut cursor = snapshot.start();
-    while let Some((Found::Record(frame), words, after)) = snapshot.step(cursor).unwrap() {
+    while let Some((Next::Record((frame, words)), after)) = snapshot.step(cursor).unwrap() {
         let owner = words[0].to_ne_bytes()[0];
         assert!(words.iter().all(|word| word.to_ne_bytes() == [owner; 8]), "whole");
         found.push((frame.pos, frame.size, owner));
@@ -481,8 +481,8 @@ impl<'a> Model<'a> {
             .unwrap()
             .with_lead(Lead::of(self.time, false));
         let (mut cursor, mut newest) = (snapshot.start(), 0);
-        while let Some((found, words, after)) = snapshot.step(cursor).unwrap() {
-            if let Found::Record(frame) = found {
+        while let Some((found, after)) = snapshot.step(cursor).unwrap() {
+            if let Next::Record((frame, words)) = found {
                 assert_eq!(frame.time.is_some(), self.time);
                 assert_eq!(words.len(), frame.len.div_ceil(8));
                 assert!(frame.time.unwrap_or(0) >= newest, "a timestamp went back");
@@ -623,16 +623,18 @@ fn crowd(policy: Policy, time: bool) {
         loop {
             let empty = match policy {
                 Policy::Drop => match reader.next(ring).unwrap().0 {
-                    Some(Found::Record(frame)) => {
+                    Some(Next::Record(Place::Ring(frame))) => {
                         let at = (frame.payload_pos() / 8) as usize % heap.data().len();
                         see(heap.data()[at].load(Ordering::Relaxed), frame.time);
                         false
                     }
-                    Some(Found::Lost(lost)) => {
+                    Some(Next::Lost(lost)) => {
                         told += lost.records;
                         false
                     }
-                    Some(Found::Large(..)) => panic!("without an AUX area"),
+                    Some(Next::Record(Place::Aux(..))) => {
+                        panic!("without an AUX area")
+                    }
                     None => match reader.lost(heap.shared(), false) {
                         Some(lost) => {
                             told += lost.records;
@@ -642,11 +644,11 @@ fn crowd(policy: Policy, time: bool) {
                     },
                 },
                 Policy::Overwrite => match observer.next_in(heap.shared(), &[]).unwrap() {
-                    Some(perfring_ring::Seen::Record(frame, words)) => {
+                    Some(perfring_ring::Next::Record((frame, words))) => {
                         see(words[0], frame.time);
                         false
                     }
-                    Some(perfring_ring::Seen::Lost(lost)) => {
+                    Some(perfring_ring::Next::Lost(lost)) => {
                         told += if lost.cause == Cause::Lapped { 0 } else { lost.records };
                         false
                     }

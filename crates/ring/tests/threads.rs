@@ -6,7 +6,7 @@ use perfring_abi::atomic::Ordering;
 use perfring_abi::{Cause, Evict, Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    CopyReader, Count, Fences, Found, Frame, Reader, Refusal, Ring, RingCopy, RingTotals, Seen,
+    CopyReader, Count, Fences, Frame, Next, Place, Reader, Refusal, Ring, RingCopy, RingTotals,
     Start, Wake, Writer,
 };
 use std::sync::atomic::AtomicBool;
@@ -90,11 +90,11 @@ fn consume(heap: &HeapRing, done: &AtomicBool) -> (Count, u64) {
     loop {
         let last = done.load(Ordering::Acquire);
         let found = match reader.next_record(ring) {
-            Some(frame) => Some(Found::Record(frame)),
+            Some(frame) => Some(Next::Record(Place::Ring(frame))),
             None => reader.next(ring).unwrap().0,
         };
         match found {
-            Some(Found::Record(frame)) => {
+            Some(Next::Record(Place::Ring(frame))) => {
                 let data = heap.data();
                 let at = |word: u64| {
                     data[((frame.payload_pos() / 8 + word) as usize) % data.len()]
@@ -109,8 +109,8 @@ fn consume(heap: &HeapRing, done: &AtomicBool) -> (Count, u64) {
                 count.records += 1;
                 count.bytes += frame.size;
             }
-            Some(Found::Large(..)) => panic!("without an AUX area"),
-            Some(Found::Lost(reported)) => {
+            Some(Next::Record(Place::Aux(..))) => panic!("without an AUX area"),
+            Some(Next::Lost(reported)) => {
                 assert_eq!(reported.cause, Cause::Full);
                 lost += reported.records;
             }
@@ -147,17 +147,17 @@ fn observe(heap: &HeapRing, done: &AtomicBool, mut observer: CopyReader, keeper:
     loop {
         let last = done.load(Ordering::Acquire);
         match observer.next(ring) {
-            Ok(Some(Seen::Record(frame, words))) => {
+            Ok(Some(Next::Record((frame, words)))) => {
                 let id = id_of(frame, words);
                 assert!(newest < Some(id), "{id} after {newest:?}");
                 newest = Some(id);
                 watched.read.records += 1;
                 watched.read.bytes += frame.size;
             }
-            Ok(Some(Seen::Lost(lost))) if lost.cause == Cause::Lapped => {
+            Ok(Some(Next::Lost(lost))) if lost.cause == Cause::Lapped => {
                 watched.laps += 1;
             }
-            Ok(Some(Seen::Lost(lost))) => watched.reported += lost.records,
+            Ok(Some(Next::Lost(lost))) => watched.reported += lost.records,
             Ok(None) if last => break,
             Ok(None) => thread::yield_now(),
             Err(error) => panic!("a valid ring is reported as damaged: {error}"),
@@ -187,8 +187,8 @@ fn snap(heap: &HeapRing, done: &AtomicBool) -> (u64, u64, u64) {
         taken += 1;
         empty += u64::from(snapshot.start() == snapshot.end() && snapshot.end() > 0);
         let (mut cursor, mut newest) = (snapshot.start(), None);
-        while let Some((found, words, after)) = snapshot.step(cursor).unwrap() {
-            if let Found::Record(frame) = found {
+        while let Some((found, after)) = snapshot.step(cursor).unwrap() {
+            if let Next::Record((frame, words)) = found {
                 let id = id_of(frame, words);
                 assert!(newest < Some(id), "{id} after {newest:?}");
                 newest = Some(id);

@@ -6,7 +6,7 @@ use perfring_abi::atomic::Ordering;
 use perfring_abi::{ANCHORS, Lead, PERF_CAP_TIME_ZERO, Policy, RecordType, RecordWord};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Anchor, Anchors, CopyReader, Corrupt, Fences, Reader, Reading, RingCopy, Scale, Seen,
+    Anchor, Anchors, CopyReader, Corrupt, Fences, Next, Reader, Reading, RingCopy, Scale,
     SharedWriter, Start, Wake, Writer,
 };
 use proptest::prelude::*;
@@ -38,8 +38,8 @@ fn reading(clock_ns: u64, wall_ahead: u64) -> Reading {
 fn timestamps(heap: &HeapRing) -> Vec<u64> {
     let snapshot = RingCopy::take(heap.ring(), Policy::Overwrite).unwrap().with_lead(Lead::Time);
     let (mut cursor, mut timestamps) = (snapshot.start(), Vec::new());
-    while let Some((found, _, after)) = snapshot.step(cursor).unwrap() {
-        if let perfring_ring::Found::Record(frame) = found {
+    while let Some((found, after)) = snapshot.step(cursor).unwrap() {
+        if let Next::Record((frame, _)) = found {
             timestamps.push(frame.time.unwrap());
         }
         cursor = after;
@@ -248,12 +248,12 @@ fn a_record_without_room_for_a_timestamp_is_damage() {
         assert_eq!(reader.next(heap.ring()), Err(bad));
         let observer = CopyReader::new(heap.ring(), Policy::Overwrite, Start::Oldest).unwrap();
         let mut observer = observer.with_lead(Lead::Time);
-        assert!(matches!(observer.next(heap.ring()), Ok(Some(Seen::Record(..)))));
+        assert!(matches!(observer.next(heap.ring()), Ok(Some(Next::Record(_)))));
         assert_eq!(observer.next(heap.ring()), Err(bad.into()));
         assert_eq!(observer.next(heap.ring()), Err(bad.into()));
         let snapshot =
             RingCopy::take(heap.ring(), Policy::Overwrite).unwrap().with_lead(Lead::Time);
-        let (_, _, after) = snapshot.step(0).unwrap().unwrap();
+        let (_, after) = snapshot.step(0).unwrap().unwrap();
         assert_eq!(snapshot.step(after), Err(bad));
     }
 }

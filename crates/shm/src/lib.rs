@@ -67,7 +67,7 @@ pub use map::cpu_slow::CpuSpace;
 pub use map::cpu_window::{CpuWindow, NotHere};
 pub use map::handler_mutex::{HandlerGuard, HandlerMutex};
 pub use map::inspect::{SlotsSeen, anchors, named, peek, slots};
-pub use map::next::{Next, bytes_of};
+pub use map::next::{FrameBytes, bytes_of};
 pub use map::observer_mapping::ObserverMapping;
 pub use map::pages::{Pages, PagesError};
 pub use map::pin_window::PinWindow;

@@ -5,7 +5,7 @@ use crate::found::found;
 use futures_core::Stream;
 use perfring_consumer::advanced::Front;
 use perfring_consumer::{
-    AttachError, ConsumerOptions, Item, Location, OwnedItem, PollBy, Pollable, ReadError,
+    AttachError, ConsumerOptions, Item, Location, OwnedItem, PollBy, Pollable, ReadError, RecordRef,
 };
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -290,7 +290,7 @@ impl Stream for Consumer {
             Ok(false) => Ok(None),
             Ok(true) => {
                 let pos = this.inner.position();
-                found(this.inner.read(), pos).map(|item| Some(item.into_owned()))
+                found(this.inner.read(), pos).map(|item| Some(item.map(RecordRef::into_owned)))
             }
         };
         this.ended = !matches!(next, Ok(Some(_)));

@@ -5,7 +5,7 @@ use crate::found::found;
 use futures_core::Stream;
 use perfring_consumer::advanced::Front;
 use perfring_consumer::{
-    AttachError, Item, Location, ObserverOptions, OwnedItem, ReadError, Start,
+    AttachError, Item, Location, ObserverOptions, OwnedItem, ReadError, RecordRef, Start,
 };
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -183,7 +183,7 @@ impl Stream for Observer {
             Ok(false) => Ok(None),
             Ok(true) => {
                 let pos = this.inner.saved().pos;
-                found(this.inner.read(), pos).map(|item| Some(item.into_owned()))
+                found(this.inner.read(), pos).map(|item| Some(item.map(RecordRef::into_owned)))
             }
         };
         this.ended = !matches!(next, Ok(Some(_)));

@@ -4,7 +4,7 @@ use futures_util::StreamExt;
 use perfring_consumer::{Acknowledge, ConsumerOptions, Policy, ReadError, Start};
 use perfring_producer::{Options, Producer};
 use perfring_tests::{NUMBERED, number_of, numbered, ring_dir};
-use perfring_tokio::{Consumer, Error, Item, Observer, OwnedItem};
+use perfring_tokio::{Consumer, Error, Item, Observer, OwnedItem, RecordRef};
 use std::path::Path;
 use std::time::Duration;
 
@@ -167,14 +167,14 @@ async fn losses_at_the_end_of_a_ring_are_items_of_every_reader() {
     let mut observer = Observer::attach(&path, Start::Oldest).unwrap();
     let mut seen = (0, 0);
     while seen.0 + seen.1 < OFFERED {
-        let item = observer.read().await.map(|item| item.unwrap().into_owned());
+        let item = observer.read().await.map(|item| item.unwrap().map(RecordRef::into_owned));
         seen = count(seen, item).await;
     }
     // The producer is alive, and a task that waits finds the next loss within a second.
     let mut consumer = Consumer::attach(&path).unwrap();
     let mut read = (0, 0);
     while read.0 + read.1 < OFFERED {
-        let item = consumer.read().await.map(|item| item.unwrap().into_owned());
+        let item = consumer.read().await.map(|item| item.unwrap().map(RecordRef::into_owned));
         read = count(read, item).await;
     }
     assert_eq!(read, seen);

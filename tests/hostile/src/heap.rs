@@ -3,7 +3,7 @@
 
 use perfring_abi::{Evict, Policy, Report};
 use perfring_ring::heap::HeapRing;
-use perfring_ring::{AuxRange, Found, Frame, Reading, Reserved, Scale, Seen};
+use perfring_ring::{AuxRange, Frame, FrameWords, Next, Place, Reading, Reserved, Scale};
 use perfring_testkit::choices::{Choices, Input};
 use perfring_testkit::words::{Word, others, positions};
 
@@ -79,15 +79,15 @@ fn in_area(heap: &HeapRing, range: &AuxRange) {
 }
 
 /// Checks an item that a reader of this ring may return.
-pub(crate) fn found(found: &Found, heap: &HeapRing) {
+pub(crate) fn found(found: &Next<Place>, heap: &HeapRing) {
     match found {
-        Found::Record(frame) => fits(frame, heap.layout().data_size),
-        Found::Large(frame, range) => {
+        Next::Record(Place::Ring(frame)) => fits(frame, heap.layout().data_size),
+        Next::Record(Place::Aux(frame, range)) => {
             // The frame's length is the payload's.
             assert!(frame.size < heap.layout().data_size && frame.len == range.len, "{frame:?}");
             in_area(heap, range);
         }
-        Found::Lost(_) => {}
+        Next::Lost(_) => {}
     }
 }
 
@@ -97,8 +97,8 @@ pub(crate) fn fits(frame: &Frame, size: u64) {
     assert!(frame.pos.is_multiple_of(8));
 }
 
-pub(crate) fn seen(seen: &Seen<'_>, heap: &HeapRing) {
-    if let Seen::Record(frame, words) = seen {
+pub(crate) fn seen(seen: &Next<FrameWords<'_>>, heap: &HeapRing) {
+    if let Next::Record((frame, words)) = seen {
         copied(frame, words, heap);
     }
 }

@@ -5,8 +5,8 @@ use crate::heap::{self, corrupt, found, reading, seen};
 use perfring_abi::{Policy, RecordType};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Anchors, CopyReader, Fences, Front, Reader, ResumePoint, RingCopy, RingTotals, Saved, Start,
-    Wake, WakeAt, Writer, full_fence, newest_timestamp,
+    Anchors, CopyReader, Fences, Front, Next, Reader, ResumePoint, RingCopy, RingTotals, Saved,
+    Start, Wake, WakeAt, Writer, full_fence, newest_timestamp,
 };
 use perfring_testkit::choices::{Choices, Input};
 
@@ -218,7 +218,7 @@ impl Sides {
                 let before = observer.saved().pos;
                 if let Ok(Some(next)) = observer.next_in(ring.into(), heap.aux()) {
                     seen(&next, heap);
-                    let at_end = matches!(next, perfring_ring::Seen::Lost(lost) if lost.at_end);
+                    let at_end = matches!(next, Next::Lost(lost) if lost.at_end);
                     assert!(observer.saved().pos > before || at_end, "no progress");
                 }
             }
@@ -291,8 +291,8 @@ pub(crate) fn all_of(snapshot: RingCopy, heap: &HeapRing) {
         },
     };
     let mut cursor = snapshot.start();
-    while let Ok(Some((next, words, after))) = snapshot.step(cursor) {
-        if let perfring_ring::Found::Record(frame) = &next {
+    while let Ok(Some((next, after))) = snapshot.step(cursor) {
+        if let Next::Record((frame, words)) = &next {
             heap::copied(frame, words, heap);
         }
         assert!(after > cursor && after <= snapshot.end());

@@ -3,7 +3,7 @@
 
 use crate::consumer::borrow::Reader;
 use crate::counters::{Count, Front, ResumePoint};
-use crate::record::{AuxRange, Corrupt, Found, step};
+use crate::record::{AuxRange, Corrupt, Next, Place, step};
 use crate::view::Ring;
 use crate::wait::Owed;
 use perfring_abi::{HEADER_LEN, Lead, RecordWord};
@@ -59,11 +59,11 @@ impl Reader {
     pub fn front(&self, ring: Ring<'_>) -> Result<Front, Corrupt> {
         let pos = self.cursor();
         // B ordered both words.
-        if pos < self.stop
-            && self.lead != Lead::None
-            && RecordWord::from_raw(ring.load(pos)).is_plain()
-        {
-            return Ok(Front::Timestamped(ring.load(pos + u64::from(HEADER_LEN))));
+        if pos < self.stop && RecordWord::from_raw(ring.load(pos)).is_plain() {
+            return Ok(match self.lead {
+                Lead::None => Front::Plain,
+                _ => Front::Timestamped(ring.load(pos + u64::from(HEADER_LEN))),
+            });
         }
         self.front_beyond(ring)
     }
@@ -119,16 +119,16 @@ impl Reader {
         loop {
             cursor = match self.peek(ring, cursor)? {
                 None => return Ok(Front::Empty),
-                Some((Found::Record(frame) | Found::Large(frame, _), _)) => {
-                    return Ok(match frame.time {
+                Some((Next::Record(place), _)) => {
+                    return Ok(match place.frame().time {
                         Some(timestamp) => Front::Timestamped(timestamp),
                         None => Front::Plain,
                     });
                 }
-                Some((Found::Lost(lost), _)) if told.pass(lost).is_some() => {
+                Some((Next::Lost(lost), _)) if told.pass(lost).is_some() => {
                     return Ok(Front::Lost);
                 }
-                Some((Found::Lost(_), after)) => after,
+                Some((Next::Lost(_), after)) => after,
             };
         }
     }
@@ -141,7 +141,7 @@ impl Reader {
     /// [`Corrupt`] if there is no valid record at that position, or it is before [`Reader::cursor`]: from there to
     /// the head it may be more than a ring, and a record longer than one.
     #[inline]
-    pub fn peek(&self, ring: Ring<'_>, cursor: u64) -> Result<Option<(Found, u64)>, Corrupt> {
+    pub fn peek(&self, ring: Ring<'_>, cursor: u64) -> Result<Option<(Next<Place>, u64)>, Corrupt> {
         if cursor < self.cursor() {
             return Err(Corrupt { pos: cursor });
         }
@@ -178,12 +178,11 @@ impl Reader {
             match step(ring, self.shape(), pos, to)? {
                 Some((found, after)) => {
                     match found {
-                        Found::Record(frame) => count.add(frame.size),
-                        Found::Large(frame, range) => {
-                            count.add(frame.size);
-                            last = Some(range);
+                        Next::Record(place) => {
+                            count.add(place.frame().size);
+                            last = place.range().or(last);
                         }
-                        Found::Lost(lost) => drop(told.pass(lost)),
+                        Next::Lost(lost) => drop(told.pass(lost)),
                     }
                     pos = after;
                 }

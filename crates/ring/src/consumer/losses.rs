@@ -2,7 +2,7 @@
 
 use crate::consumer::borrow::Reader;
 use crate::counters::Count;
-use crate::record::{Corrupt, Found, Lost, step};
+use crate::record::{Corrupt, Lost, Next, Place, step};
 use crate::told::{CounterWatch, Past, Told};
 use crate::view::{Ring, Shared};
 use crate::wait::Owed;
@@ -64,7 +64,7 @@ impl Reader {
         &mut self,
         ring: Ring<'_>,
         owed: Owed,
-    ) -> Result<(Option<Found>, Owed), Corrupt> {
+    ) -> Result<(Option<Next<Place>>, Owed), Corrupt> {
         while self.known() != 0 {
             let stepped = match step(ring, self.shape(), self.cursor(), self.progress.head) {
                 Err(_) if owed.is_due() => return Ok((None, owed)), // as in `next`

@@ -2,6 +2,7 @@
 
 pub(crate) mod borrow; // the consumer
 pub(crate) mod hold; // reading ahead of what is released
+mod known; // the common path
 pub(crate) mod lines; // write-touching the lines that were read
 pub(crate) mod losses; // losses that no marker reports
 pub(crate) mod passed; // ranges of the AUX area that were read

@@ -1,7 +1,7 @@
 //! The ranges of the AUX area that the consumer of a drop ring has passed, and their release.
 
 use crate::counters::Count;
-use crate::record::{Bounds, Found, RecordShape, step};
+use crate::record::{Bounds, Next, Place, RecordShape, step};
 use crate::view::{POS_MAX, Ring, sane};
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{Lead, RANGE_ALIGN};
@@ -70,15 +70,18 @@ impl Passed {
         // An invalid record is damage to the reader that comes to it.
         while let Ok(Some((found, after))) = step(ring, shape, pos, head) {
             match found {
-                Found::Record(frame) => count.add(frame.size),
                 // Not by its end: an empty one may begin, and end, at `aux_tail`.
-                Found::Large(_, range) if range.at >= self.released => break,
-                Found::Large(frame, range) => {
-                    count.add(frame.size);
-                    released = Some((after, count));
-                    aux_head = aux_head.max(range.end());
+                Next::Record(Place::Aux(_, range)) if range.at >= self.released => {
+                    break;
                 }
-                Found::Lost(_) => {}
+                Next::Record(place) => {
+                    count.add(place.frame().size);
+                    if let Some(range) = place.range() {
+                        released = Some((after, count));
+                        aux_head = aux_head.max(range.end());
+                    }
+                }
+                Next::Lost(_) => {}
             }
             pos = after;
         }

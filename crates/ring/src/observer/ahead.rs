@@ -1,9 +1,9 @@
 //! What comes next, for readers of many rings.
 
 use crate::counters::Front;
-use crate::observer::copy::{CopyReader, Refill, Seen};
+use crate::observer::copy::{CopyReader, Refill};
 use crate::read_error::ReadError;
-use crate::record::{Corrupt, RecordAt, lost_of};
+use crate::record::{Corrupt, FrameWords, Next, RecordAt, lost_of, words_of};
 use crate::view::Shared;
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Lead, RecordType, aux_record};
@@ -32,7 +32,7 @@ impl CopyReader {
                 let (pos, mut told) = (self.cursor, self.told);
                 let record = RecordAt { pos, word, len: 0 };
                 let body = &self.copy[record.body_in(self.from)];
-                if told.pass(lost_of(body, pos).ok_or(Corrupt { pos })?).is_some() {
+                if told.pass(lost_of(record, words_of(body)).ok_or(Corrupt { pos })?).is_some() {
                     return Ok(Front::Lost);
                 }
                 self.told = told;
@@ -79,22 +79,21 @@ impl CopyReader {
         &mut self,
         at: Shared<'_>,
         aux: &[AtomicU64],
-    ) -> Result<Option<(Seen<'_>, Front)>, ReadError> {
-        let (pos, what) = match self.next_in(at, aux)? {
-            None => return Ok(None),
-            Some(Seen::Lost(lost)) => (lost.pos, Err(lost)),
-            Some(Seen::Record(frame, words)) => (frame.pos, Ok((frame, words.len()))),
+    ) -> Result<Option<(Next<FrameWords<'_>>, Front)>, ReadError> {
+        self.is_large = false;
+        let next = match self.next_copied() {
+            Some(frame) => Next::Record(frame),
+            None => match self.next_in(at, aux)? {
+                Some(next) => next.map(|(frame, _)| frame),
+                None => return Ok(None),
+            },
         };
         // An error about the next record is returned by the next poll.
         let front = self.front().unwrap_or(Front::More);
-        Ok(Some(match what {
-            Err(lost) => (Seen::Lost(lost), front),
-            Ok((frame, _)) if self.is_large => (Seen::Record(frame, &self.large), front),
-            Ok((frame, len)) => {
-                let at = ((frame.payload_pos() - self.from) / 8) as usize;
-                let words = self.copy.get(at..at + len).ok_or(Corrupt { pos })?;
-                (Seen::Record(frame, words), front)
-            }
-        }))
+        let words = |frame| match self.is_large {
+            true => (frame, &self.large[..]),
+            false => (frame, self.copied_payload(&frame)),
+        };
+        Ok(Some((next.map(words), front)))
     }
 }

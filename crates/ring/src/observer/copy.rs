@@ -6,7 +6,8 @@ use crate::counters::{ConsumerTotals, Count, ReaderId, Refused, ResumePoint, Sav
 use crate::oldest::{Milestone, oldest};
 use crate::read_error::ReadError;
 use crate::record::{
-    AuxRange, Bounds, Corrupt, Frame, Lost, RecordAt, RecordShape, lost_of, payload_of, split_body,
+    AuxRange, Bounds, Corrupt, Frame, FrameWords, Lost, Next, Place, RecordAt, RecordShape,
+    payload_of, words_of,
 };
 use crate::recount::newest_totals;
 use crate::seq_latch::{self, SeqLatchWriter};
@@ -15,7 +16,7 @@ use crate::told_latch::ToldLatch;
 use crate::view::{POS_MAX, Ring, Shared};
 use alloc::vec::Vec;
 use perfring_abi::atomic::AtomicU64;
-use perfring_abi::{Cause, Lead, Policy, RecordType, RecordWord, SIZE_MAX};
+use perfring_abi::{Cause, Lead, Policy, RecordWord, SIZE_MAX};
 
 /// After this many laps in a row without a record read in between, an observer continues from the
 /// producer's last totals instead of from the oldest record, which it would never catch.
@@ -34,15 +35,6 @@ pub enum Start {
     Latest,
     /// Where another observer of the same ring stopped.
     At(Saved),
-}
-
-/// What an observer returns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen<'a> {
-    /// A record: its position and properties, and a copy of its payload.
-    Record(Frame, &'a [u64]),
-    /// Records that it will not see.
-    Lost(Lost),
 }
 
 /// The private state of an observer. Also the consumer of an overwrite ring, which saves its
@@ -175,7 +167,7 @@ impl CopyReader {
         aux: &[AtomicU64],
         frame: Frame,
         range: AuxRange,
-    ) -> Result<Seen<'_>, ReadError> {
+    ) -> Result<Next<FrameWords<'_>>, ReadError> {
         // Checked before as well, so that nothing is copied in vain.
         let whole = aux_area::is_whole(ring, range);
         if whole {
@@ -186,10 +178,10 @@ impl CopyReader {
         self.passed.add(frame.size);
         if whole && aux_area::copy(ring, aux, range, &mut self.large) {
             self.is_large = true;
-            return Ok(Seen::Record(frame, &self.large));
+            return Ok(Next::Record((frame, &self.large)));
         }
         self.lapped.add(frame.size);
-        Ok(Seen::Lost(aux_area::lost_payload(&frame)))
+        Ok(Next::Lost(aux_area::lost_payload(&frame)))
     }
 
     /// Saves the position in the page: only for the consumer of an overwrite ring.
@@ -205,7 +197,7 @@ impl CopyReader {
     /// # Errors
     /// [`ReadError::Corrupt`] if the ring holds at the cursor something that no producer writes, and
     /// the cursor was not lapped.
-    pub fn next(&mut self, ring: Ring<'_>) -> Result<Option<Seen<'_>>, ReadError> {
+    pub fn next(&mut self, ring: Ring<'_>) -> Result<Option<Next<FrameWords<'_>>>, ReadError> {
         self.next_in(ring.into(), &[])
     }
 
@@ -217,7 +209,7 @@ impl CopyReader {
         &mut self,
         at: Shared<'_>,
         aux: &[AtomicU64],
-    ) -> Result<Option<Seen<'_>>, ReadError> {
+    ) -> Result<Option<Next<FrameWords<'_>>>, ReadError> {
         let ring = at.ring;
         self.is_large = false;
         // An iteration passes a hole, or copies again, or continues after a lap that cost no
@@ -226,32 +218,32 @@ impl CopyReader {
         for _ in 0..=2 * ring.data.len() {
             let Some((word, len)) = self.copied()? else {
                 match self.refill(ring)? {
-                    Refill::Empty => return Ok(self.lost(at, false).map(Seen::Lost)),
-                    Refill::Lost(lost) if lost.records > 0 => return Ok(Some(Seen::Lost(lost))),
+                    Refill::Empty => return Ok(self.lost(at, false).map(Next::Lost)),
+                    Refill::Lost(lost) if lost.records > 0 => return Ok(Some(Next::Lost(lost))),
                     Refill::Lost(_) | Refill::Copied => continue,
                 }
             };
             let record = RecordAt { pos: self.cursor, word, len };
-            let (pos, size, body) = (record.pos, word.size(), record.body_in(self.from));
-            if self.shape.is_large(word) {
-                let body = self.copy[body].try_into().map_err(|_| Corrupt { pos })?;
-                let (frame, range) = self.shape.large(pos, body).ok_or(Corrupt { pos })?;
-                return self.fetch(ring, aux, frame, range).map(Some);
-            }
-            if word.is_data() {
-                let split = split_body(self.shape.lead, record, &self.copy[body]);
-                let (frame, words) = split.ok_or(Corrupt { pos })?;
-                self.cursor += size;
-                self.laps_in_a_row = 0;
-                self.passed.add(size);
-                return Ok(Some(Seen::Record(frame, words)));
-            }
-            self.cursor += size;
-            if word.kind() == RecordType::LOST {
-                let lost = lost_of(&self.copy[body], pos).ok_or(Corrupt { pos })?;
-                if let Some(lost) = self.told.pass(lost) {
-                    return Ok(Some(Seen::Lost(lost)));
+            let size = word.size();
+            let body = record.body_in(self.from);
+            match self.shape.decode(record, words_of(&self.copy[body.clone()]))? {
+                Some(Next::Record(Place::Aux(frame, range))) => {
+                    return self.fetch(ring, aux, frame, range).map(Some);
                 }
+                Some(Next::Record(Place::Ring(frame))) => {
+                    self.cursor += size;
+                    self.laps_in_a_row = 0;
+                    self.passed.add(size);
+                    let words = &self.copy[body.start + frame.lead.len() / 8..body.end];
+                    return Ok(Some(Next::Record((frame, words))));
+                }
+                Some(Next::Lost(lost)) => {
+                    self.cursor += size;
+                    if let Some(lost) = self.told.pass(lost) {
+                        return Ok(Some(Next::Lost(lost)));
+                    }
+                }
+                None => self.cursor += size,
             }
         }
         Ok(None)

@@ -2,16 +2,14 @@
 
 use crate::aux_area;
 use crate::read_error::ReadError;
-use crate::record::{
-    Bounds, Corrupt, Found, Lost, RecordAt, RecordShape, Walk, lost_of, split_body,
-};
+use crate::record::{Bounds, Corrupt, FrameWords, Lost, Next, Place, RecordShape, Walk, words_of};
 use crate::time::Anchors;
 use crate::told::Told;
 use crate::totals::{RingTotals, Stranded};
 use crate::view::{POS_MAX, Ring, Shared};
 use alloc::vec::Vec;
 use perfring_abi::atomic::AtomicU64;
-use perfring_abi::{Lead, Policy, RecordType};
+use perfring_abi::{Lead, Policy};
 
 /// Bytes that are copied between two checks of the tail.
 const CHUNK: u64 = 64 << 10;
@@ -31,9 +29,6 @@ pub struct RingCopy {
     damage: Option<u64>,
     anchors: Anchors,
 }
-
-/// What is at a position, its payload, and the position to continue from.
-pub type Step<'a> = (Found, &'a [u64], u64);
 
 impl RingCopy {
     /// Copies everything intact.
@@ -97,8 +92,8 @@ impl RingCopy {
         let bounds = Bounds { size: aux.len() as u64 * 8, floor: None };
         let mut snapshot = RingCopy { shape: RecordShape { aux: bounds, ..self.shape }, ..self };
         let (mut cursor, mut end, mut ranges) = (snapshot.start, 0, Vec::new());
-        while let Ok(Some((found, _, after))) = snapshot.step_to(cursor) {
-            if let Found::Large(frame, range) = found {
+        while let Ok(Some((found, after))) = snapshot.step_to(cursor) {
+            if let Next::Record(Place::Aux(frame, range)) = found {
                 if range.at < end {
                     snapshot.damage = Some(frame.pos);
                     break;
@@ -152,12 +147,18 @@ impl RingCopy {
     ///
     /// # Errors
     /// [`Corrupt`] where there is no valid record.
-    pub fn step(&self, cursor: u64) -> Result<Option<Step<'_>>, Corrupt> {
-        let Some((found, words, after)) = self.step_to(cursor)? else {
+    pub fn step(&self, cursor: u64) -> Result<Option<(Next<FrameWords<'_>>, u64)>, Corrupt> {
+        let Some((found, after)) = self.step_to(cursor)? else {
             return Ok(None);
         };
-        let Found::Large(frame, _) = found else {
-            return Ok(Some((found, words, after)));
+        let frame = match found {
+            Next::Lost(lost) => return Ok(Some((Next::Lost(lost), after))),
+            Next::Record(Place::Ring(frame)) => {
+                let (from, to) = (frame.payload_pos() - self.start, after - self.start);
+                let words = &self.words[(from / 8) as usize..(to / 8) as usize];
+                return Ok(Some((Next::Record((frame, words)), after)));
+            }
+            Next::Record(Place::Aux(frame, _)) => frame,
         };
         if self.damage.is_some_and(|damage| frame.pos >= damage) {
             return Err(Corrupt { pos: frame.pos });
@@ -165,8 +166,8 @@ impl RingCopy {
         // Sorted with the newest first.
         let at = self.large.binary_search_by(|(pos, _)| frame.pos.cmp(pos)).ok();
         Ok(Some(match at.and_then(|at| self.large.get(at)) {
-            Some((_, words)) => (Found::Record(frame), words, after),
-            None => (Found::Lost(aux_area::lost_payload(&frame)), &[], after),
+            Some((_, words)) => (Next::Record((frame, words)), after),
+            None => (Next::Lost(aux_area::lost_payload(&frame)), after),
         }))
     }
 
@@ -176,8 +177,8 @@ impl RingCopy {
         let mut told = Told::of(producer.reported);
         // The copy may go beyond the totals.
         let mut cursor = self.totals.head.max(self.start);
-        while let Ok(Some((found, _, after))) = self.step_to(cursor) {
-            if let Found::Lost(lost) = found {
+        while let Ok(Some((found, after))) = self.step_to(cursor) {
+            if let Next::Lost(lost) = found {
                 told.pass(lost);
             }
             cursor = after;
@@ -186,30 +187,21 @@ impl RingCopy {
         core::iter::from_fn(move || told.next_of(refused, end))
     }
 
-    fn step_to(&self, cursor: u64) -> Result<Option<Step<'_>>, Corrupt> {
+    #[inline(always)]
+    fn step_to(&self, cursor: u64) -> Result<Option<(Next<Place>, u64)>, Corrupt> {
         if cursor < self.start {
             return Err(Corrupt { pos: cursor });
         }
         let load = |pos| self.words[((pos - self.start) / 8) as usize];
         for record in (Walk { pos: cursor, end: self.end(), load }) {
             let record = record?;
-            let RecordAt { pos, word, .. } = record;
-            let (bad, after) = (Corrupt { pos }, record.end());
+            if record.word.owner().is_some() {
+                continue; // what a dead producer left open
+            }
             let body = &self.words[record.body_in(self.start)];
-            if self.shape.is_large(word) {
-                let body = body.try_into().map_err(|_| bad)?;
-                let (frame, range) = self.shape.large(pos, body).ok_or(bad)?;
-                return Ok(Some((Found::Large(frame, range), &[], after)));
+            if let Some(next) = self.shape.decode(record, words_of(body))? {
+                return Ok(Some((next, record.end())));
             }
-            if word.is_data() && word.owner().is_none() {
-                let (frame, body) = split_body(self.shape.lead, record, body).ok_or(bad)?;
-                return Ok(Some((Found::Record(frame), body, after)));
-            }
-            if word.kind() == RecordType::LOST {
-                let lost = lost_of(body, pos).ok_or(bad)?;
-                return Ok(Some((Found::Lost(lost), &[], after)));
-            }
-            // Passed: a hole, or what a dead producer left open.
         }
         Ok(None)
     }

@@ -1,7 +1,7 @@
 //! The ranges of the AUX area that the exclusive producer allots.
 
 use crate::aux_area::positions;
-use crate::record::{Bounds, Corrupt, RecordAt, RecordShape, body_at};
+use crate::record::{Bounds, Corrupt, RecordShape};
 use crate::reserve::Refusal;
 use crate::view::Ring;
 use perfring_abi::atomic::{Ordering, fence};
@@ -36,10 +36,9 @@ impl Ranges {
         let shape = RecordShape { lead: Lead::None, aux: Bounds { size, floor: None } };
         let mut end = line.head.load(Ordering::Relaxed); // as in `positions`
         for record in ring.records(from, head) {
-            let RecordAt { pos, word, .. } = record?;
-            if shape.is_large(word)
-                && let Some(body) = body_at(ring, pos, word)
-                && let Some((_, range)) = shape.large(pos, body)
+            let record = record?;
+            if shape.is_large(record.word)
+                && let Some((_, range)) = shape.large(record, ring.body(record.pos))
             {
                 end = end.max(range.end());
             }

@@ -5,7 +5,7 @@ use super::world::{SLOTS, World};
 use crate::model::told;
 use perfring_abi::{Cause, Evict, Policy};
 use perfring_ring::{
-    CopyReader, Count, Fences, Found, Reader, RingCopy, RingTotals, Seen, SlotFigures, Start,
+    CopyReader, Count, Fences, Next, Place, Reader, RingCopy, RingTotals, SlotFigures, Start,
     newest_timestamp,
 };
 use std::sync::atomic::Ordering::Relaxed;
@@ -49,7 +49,7 @@ impl World<'_> {
             && let Some(found) = reader.next(ring).unwrap().0
         {
             let missed = match found {
-                Found::Record(frame) => {
+                Next::Record(Place::Ring(frame)) => {
                     let words =
                         (0..frame.len.div_ceil(8) as u64).map(|nth| frame.payload_pos() + 8 * nth);
                     let words: Vec<_> = words.map(|pos| ring.load(pos)).collect();
@@ -58,11 +58,11 @@ impl World<'_> {
                     self.tally.read += 1;
                     self.expected.sums(next, frame.pos)
                 }
-                Found::Lost(lost) => {
+                Next::Lost(lost) => {
                     told::note(&mut self.read_told, lost);
                     self.expected.sums(next, lost.pos)
                 }
-                Found::Large(..) => panic!("there is no AUX area"),
+                Next::Record(Place::Aux(..)) => panic!("there is no AUX area"),
             };
             assert_eq!(missed.data, Count::default(), "nothing is left out");
             next = reader.cursor();
@@ -100,18 +100,18 @@ impl World<'_> {
                 break;
             };
             let missed = match seen {
-                Seen::Record(frame, words) => {
+                Next::Record((frame, words)) => {
                     let id = self.expected.check_record(&frame, words);
                     self.seen_order.check(id);
                     self.tally.seen += 1;
                     self.expected.sums(from, frame.pos).data
                 }
-                Seen::Lost(lost) if lost.cause == Cause::Lapped => {
+                Next::Lost(lost) if lost.cause == Cause::Lapped => {
                     self.tally.lapped += lost.records;
                     let lapped = self.expected.sums(from, self.observer.saved().pos).data;
                     lapped.since(Count { records: lost.records, bytes: lost.bytes })
                 }
-                Seen::Lost(lost) => {
+                Next::Lost(lost) => {
                     told::note(&mut self.seen_told, lost);
                     self.expected.sums(from, lost.pos).data
                 }
@@ -186,16 +186,15 @@ impl World<'_> {
         let snapshot = snapshot.with_lead(self.heap.layout().lead());
         assert_eq!((snapshot.start(), snapshot.end()), (tail, head));
         let (mut cursor, mut newest, mut records) = (tail, 0, 0);
-        while let Some((found, words, after)) = snapshot.step(cursor).unwrap() {
+        while let Some((found, after)) = snapshot.step(cursor).unwrap() {
             match found {
-                Found::Record(frame) => {
+                Next::Record((frame, words)) => {
                     self.expected.check_record(&frame, words);
                     assert!(frame.time.unwrap_or(0) >= newest, "a timestamp went back");
                     newest = frame.time.unwrap_or(0);
                     records += 1;
                 }
-                Found::Lost(lost) => self.expected.check_marker(lost),
-                Found::Large(..) => panic!("there is no AUX area"),
+                Next::Lost(lost) => self.expected.check_marker(lost),
             }
             cursor = after;
         }

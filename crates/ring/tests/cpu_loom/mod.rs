@@ -11,8 +11,8 @@ use loom::thread;
 use perfring_abi::{Policy, RecordType, RecordWord, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, Found, OPEN, OwnerInfo, Reader, Refusal, Reserved, Ring, RingTotals, Sequence, Shared,
-    SharedWriter, System, Wake, close, section,
+    Fences, Next, OPEN, OwnerInfo, Place, Reader, Refusal, Reserved, Ring, RingTotals, Sequence,
+    Shared, SharedWriter, System, Wake, close, section,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering::Relaxed;
@@ -158,12 +158,14 @@ impl World {
 
     pub(crate) fn read(&self, reader: &mut Reader) -> Option<u64> {
         match reader.next(self.heap.ring()).unwrap().0 {
-            Some(Found::Record(frame)) => {
+            Some(Next::Record(Place::Ring(frame))) => {
                 let data = self.heap.data();
                 let word = |at: u64| data[(at / 8) as usize % data.len()].load(Relaxed);
                 Some(whole(&[word(frame.payload_pos()), word(frame.payload_pos() + 8)]))
             }
-            Some(Found::Lost(_) | Found::Large(..)) => panic!("counters only, and no AUX area"),
+            Some(Next::Lost(_) | Next::Record(Place::Aux(..))) => {
+                panic!("counters only, and no AUX area")
+            }
             None => None,
         }
     }

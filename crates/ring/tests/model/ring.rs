@@ -6,8 +6,8 @@ use perfring_abi::atomic::Ordering;
 use perfring_abi::{Cause, Evict, LOST_SIZE, Lead, Policy, RecordType, Report, record_size};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    ConsumerTotals, CopyReader, Count, Fences, Found, Lost, Reader, Refusal, Refused, Reserved,
-    RingCopy, RingTotals, Saved, Seen, Start, Wake, Writer,
+    ConsumerTotals, CopyReader, Count, Fences, FrameWords, Lost, Next, Place, Reader, Refusal,
+    Refused, Reserved, RingCopy, RingTotals, Saved, Start, Wake, Writer,
 };
 use std::collections::BTreeMap;
 
@@ -375,18 +375,18 @@ impl<'a> Model<'a> {
             .collect()
     }
 
-    pub(crate) fn found_is(&self, found: Found, at: u64) {
+    pub(crate) fn found_is(&self, found: Next<Place>, at: u64) {
         let item = &self.items[&at];
         match found {
-            Found::Record(frame) => {
+            Next::Record(Place::Ring(frame)) => {
                 let Kind::Data(kind, bytes, time) = &item.kind else { panic!("no record at {at}") };
                 let expected = (at, kind.get(), bytes.len(), item.size, *time);
                 assert_eq!((frame.pos, frame.kind, frame.len, frame.size, frame.time), expected);
                 let from = frame.payload_pos();
                 Self::words_hold(&self.ring_words(from, (at + item.size - from) / 8), item);
             }
-            Found::Lost(lost) => panic!("{lost:?} for {item:?}"),
-            Found::Large(..) => panic!("without an AUX area"),
+            Next::Lost(lost) => panic!("{lost:?} for {item:?}"),
+            Next::Record(Place::Aux(..)) => panic!("without an AUX area"),
         }
     }
 
@@ -405,7 +405,7 @@ impl<'a> Model<'a> {
         }
         let (found, _) = self.reader.as_mut().unwrap().next(self.heap.ring()).unwrap();
         if let Some((lost, after, batch)) = self.pending.take() {
-            assert_eq!(found, Some(Found::Lost(lost)));
+            assert_eq!(found, Some(Next::Lost(lost)));
             (self.told, self.batch, self.news) = (after, batch, true);
             return;
         }
@@ -434,7 +434,7 @@ impl<'a> Model<'a> {
                     }
                     continue;
                 };
-                assert_eq!(found, Some(Found::Lost(lost)));
+                assert_eq!(found, Some(Next::Lost(lost)));
                 tick(&self.tally.told_at_marker, lost.records);
                 break;
             }
@@ -487,7 +487,7 @@ impl<'a> Model<'a> {
             }
             let (at, after) = self.first(self.cursor, self.known).unwrap();
             assert_eq!(at, self.cursor);
-            self.found_is(Found::Record(frame), at);
+            self.found_is(Next::Record(Place::Ring(frame)), at);
             self.cursor = after;
             tick(&self.tally.read, 1);
         } else {
@@ -500,18 +500,18 @@ impl<'a> Model<'a> {
         let (mut observer, mut totals) = self.keeper.take().unwrap();
         let from = observer.saved().pos;
         match observer.next(self.heap.ring()).unwrap() {
-            Some(Seen::Record(frame, words)) => {
+            Some(Next::Record((frame, words))) => {
                 Self::words_hold(words, &self.items[&frame.pos]);
                 totals.read.records += 1;
                 totals.read.bytes += frame.size;
                 tick(&self.tally.read, 1);
             }
-            Some(Seen::Lost(lost)) if lost.cause == Cause::Lapped => {
+            Some(Next::Lost(lost)) if lost.cause == Cause::Lapped => {
                 assert!(lost.pos >= from, "holes that it had copied may come first");
                 totals.lapped.records += lost.records;
                 totals.lapped.bytes += lost.bytes;
             }
-            Some(Seen::Lost(Lost { pos, records, bytes, cause, at_end })) => {
+            Some(Next::Lost(Lost { pos, records, bytes, cause, at_end })) => {
                 assert_eq!(at_end, pos == self.head);
                 told::add(&mut self.told, cause, Count { records, bytes });
                 self.batch = Some((pos, self.counted()));
@@ -586,7 +586,7 @@ impl<'a> Model<'a> {
                         let counted = self.counted();
                         let lost =
                             told::in_a_batch(&mut w.batch, false, &counted, &mut w.told, w.cursor);
-                        assert_eq!(seen, lost.map(Seen::Lost));
+                        assert_eq!(seen, lost.map(Next::Lost));
                         tick(&self.tally.told_at_end, lost.map_or(0, |lost| lost.records));
                         break;
                     }
@@ -620,7 +620,7 @@ impl<'a> Model<'a> {
             w.cursor += item.size;
             match (&item.kind, seen) {
                 (Kind::Hole, _) => continue,
-                (Kind::Data(kind, bytes, time), Some(Seen::Record(frame, words))) => {
+                (Kind::Data(kind, bytes, time), Some(Next::Record((frame, words)))) => {
                     let expected = (item.pos, kind.get(), bytes.len(), item.size, *time);
                     let got = (frame.pos, frame.kind, frame.len, frame.size, frame.time);
                     assert_eq!(got, expected);
@@ -636,10 +636,10 @@ impl<'a> Model<'a> {
                         tick(&self.tally.passed_markers, 1);
                         continue;
                     };
-                    assert_eq!(seen, Some(Seen::Lost(lost)));
+                    assert_eq!(seen, Some(Next::Lost(lost)));
                     tick(&self.tally.told_at_marker, lost.records);
                 }
-                (Kind::Lost(marker), Some(Seen::Lost(lost))) if lost.pos == marker.pos => {
+                (Kind::Lost(marker), Some(Next::Lost(lost))) if lost.pos == marker.pos => {
                     // Or more, where one before it was passed unseen and saved.
                     assert_eq!(lost.cause, marker.cause);
                     let Lost { records, bytes, cause, .. } = lost;
@@ -659,9 +659,9 @@ impl<'a> Model<'a> {
         self.watchers.insert(who, watcher);
     }
 
-    pub(crate) fn lapped_is(seen: Option<Seen<'_>>, pos: u64, lost: Count) {
+    pub(crate) fn lapped_is(seen: Option<Next<FrameWords<'_>>>, pos: u64, lost: Count) {
         // Laps over holes only are not reported and are added to the next.
-        let Some(Seen::Lost(reported)) = seen else { panic!("{seen:?} after a lap of {lost:?}") };
+        let Some(Next::Lost(reported)) = seen else { panic!("{seen:?} after a lap of {lost:?}") };
         let expected = Lost {
             pos,
             records: lost.records,
@@ -681,13 +681,14 @@ impl<'a> Model<'a> {
             if item.kind == Kind::Hole {
                 continue;
             }
-            let (found, words, after) = snapshot.step(cursor).unwrap().unwrap();
-            match item.kind {
-                Kind::Lost(marker) => assert_eq!(found, Found::Lost(marker)),
-                _ => self.found_is(found, item.pos),
-            }
-            if let Found::Record(_) = found {
-                Self::words_hold(words, item);
+            let (found, after) = snapshot.step(cursor).unwrap().unwrap();
+            match (&item.kind, found) {
+                (Kind::Lost(marker), found) => assert_eq!(found, Next::Lost(*marker)),
+                (_, Next::Record((frame, words))) => {
+                    self.found_is(Next::Record(Place::Ring(frame)), item.pos);
+                    Self::words_hold(words, item);
+                }
+                (_, Next::Lost(lost)) => panic!("{lost:?} for {item:?}"),
             }
             assert_eq!(after, item.pos + item.size);
             cursor = after;
@@ -843,7 +844,7 @@ impl<'a> Model<'a> {
                 break;
             };
             match found {
-                Found::Lost(marker) => {
+                Next::Lost(marker) => {
                     assert_eq!(self.items[&at].kind, Kind::Lost(marker));
                     let lost = told::at_marker(&self.marked(end), &mut self.told, marker);
                     assert_eq!(real_told.pass(marker), lost);
@@ -851,7 +852,7 @@ impl<'a> Model<'a> {
                 found => self.found_is(found, at),
             }
             assert_eq!(after, end);
-            if let Found::Record(frame) = found {
+            if let Next::Record(Place::Ring(frame)) = found {
                 count.records += 1;
                 count.bytes += frame.size;
             }

@@ -5,8 +5,8 @@ use crate::model::told;
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{Cause, Policy};
 use perfring_ring::{
-    ConsumerTotals, CopyReader, Count, Fences, Found, Lost, OwnerInfo, Reader, Refused, Ring,
-    Saved, SeatFigures, Seen, Start, System, drop_dead, slowest_seats,
+    ConsumerTotals, CopyReader, Count, Fences, Lost, Next, OwnerInfo, Reader, Refused, Ring, Saved,
+    SeatFigures, Start, System, drop_dead, slowest_seats,
 };
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -157,7 +157,7 @@ impl World<'_> {
         let Some(reader) = &mut seat.real else { return };
         let found = reader.next(ring).unwrap().0;
         if let Some(missed) = seat.missed.take() {
-            assert_eq!(found, Some(Found::Lost(missed)), "what it has missed comes first");
+            assert_eq!(found, Some(Next::Lost(missed)), "what it has missed comes first");
             let Lost { records, bytes, .. } = missed;
             (seat.lapped, seat.news) = (seat.lapped.plus(Count { records, bytes }), true);
             tick(&self.tally.missed, missed.records);
@@ -180,7 +180,7 @@ impl World<'_> {
             cursor = after;
             if let Kind::Lost(marker) = self.items[&at].kind {
                 if let Some(lost) = told::at_marker(&self.marked(after), &mut told, marker) {
-                    assert_eq!(found, Some(Found::Lost(lost)));
+                    assert_eq!(found, Some(Next::Lost(lost)));
                     break;
                 }
                 // And after a marker that tells nothing.
@@ -191,7 +191,7 @@ impl World<'_> {
                 continue;
             }
             self.assert_is(&found.unwrap(), at);
-            tick(&self.tally.read, u64::from(matches!(found, Some(Found::Record(_)))));
+            tick(&self.tally.read, u64::from(matches!(found, Some(Next::Record(_)))));
             break;
         }
         let seat = self.seat(number);
@@ -327,11 +327,11 @@ impl World<'_> {
         let Some(mut watcher) = self.watchers.remove(&who) else { return };
         let from = watcher.real.saved().pos;
         let seen = match watcher.real.next(self.heap.ring()).unwrap() {
-            Some(Seen::Record(frame, words)) => {
+            Some(Next::Record((frame, words))) => {
                 assert_holds(words, &self.items[&frame.pos]);
                 Some(Ok(frame))
             }
-            Some(Seen::Lost(lost)) => Some(Err(lost)),
+            Some(Next::Lost(lost)) => Some(Err(lost)),
             None => None,
         };
         let Saved { pos, before, .. } = watcher.real.saved();

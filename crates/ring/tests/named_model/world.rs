@@ -5,8 +5,8 @@ use crate::model::told;
 use perfring_abi::{Cause, LOST_SIZE, RecordType, Report, record_size};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Count, Fences, Found, Lost, OwnerInfo, Refusal, Refused, RingTotals, SharedWriter, Start, Wake,
-    Writer, drop_dead,
+    Count, Fences, Lost, Next, OwnerInfo, Place, Refusal, Refused, RingTotals, SharedWriter, Start,
+    Wake, Writer, drop_dead,
 };
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -228,17 +228,17 @@ impl<'a> World<'a> {
         (0..count).map(word).collect()
     }
 
-    pub(crate) fn assert_is(&self, found: &Found, at: u64) {
+    pub(crate) fn assert_is(&self, found: &Next<Place>, at: u64) {
         let item = &self.items[&at];
         match found {
-            Found::Record(frame) => {
+            Next::Record(Place::Ring(frame)) => {
                 let Kind::Data(kind, bytes) = &item.kind else { panic!("no record at {at}") };
                 let expected = (at, kind.get(), bytes.len(), item.size);
                 assert_eq!((frame.pos, frame.kind, frame.len, frame.size), expected);
                 assert_holds(&self.words(at + 8, item.size / 8 - 1), item);
             }
-            Found::Lost(lost) => panic!("{lost:?} for {item:?}"),
-            Found::Large(..) => panic!("without an AUX area"),
+            Next::Lost(lost) => panic!("{lost:?} for {item:?}"),
+            Next::Record(Place::Aux(..)) => panic!("without an AUX area"),
         }
     }
 

@@ -5,8 +5,8 @@ use perfring_abi::atomic::Ordering;
 use perfring_abi::{Evict, Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    CopyReader, Corrupt, Count, Fences, Found, OwnerInfo, ReadError, Reader, Ring, RingCopy,
-    RingTotals, Seen, Start, Wake, WakeAt, Writer, full_fence,
+    CopyReader, Corrupt, Count, Fences, Next, OwnerInfo, Place, ReadError, Reader, Ring, RingCopy,
+    RingTotals, Start, Wake, WakeAt, Writer, full_fence,
 };
 use perfring_testkit::nasty::{bits, records, values};
 use perfring_testkit::words::{Word, others, positions};
@@ -143,14 +143,14 @@ impl Tally {
         let _ = reader.release(ring);
     }
 
-    pub(crate) fn found(&mut self, found: Found) {
+    pub(crate) fn found(&mut self, found: Next<Place>) {
         match found {
-            Found::Record(frame) => {
+            Next::Record(Place::Ring(frame)) => {
                 assert!(frame.size < SIZE && frame.len as u64 + 8 <= frame.size);
                 self.records += 1;
             }
-            Found::Large(..) => panic!("without an AUX area"),
-            Found::Lost(_) => self.losses += 1,
+            Next::Record(Place::Aux(..)) => panic!("without an AUX area"),
+            Next::Lost(_) => self.losses += 1,
         }
     }
 
@@ -165,13 +165,13 @@ impl Tally {
             let before = observer.saved().pos;
             let Some(seen) = self.goes_on(&mut steps, observer.next(ring)) else { break };
             match seen {
-                Seen::Record(frame, words) => {
+                Next::Record((frame, words)) => {
                     assert!(frame.size <= SIZE && words.len() as u64 == frame.size / 8 - 1);
                     self.records += 1;
                 }
-                Seen::Lost(_) => self.losses += 1,
+                Next::Lost(_) => self.losses += 1,
             }
-            let at_end = matches!(seen, Seen::Lost(lost) if lost.at_end);
+            let at_end = matches!(seen, Next::Lost(lost) if lost.at_end);
             assert!(observer.saved().pos > before || at_end, "no progress");
         }
         let _ = (observer.next(ring).is_ok(), observer.lapped());
@@ -217,12 +217,11 @@ impl Tally {
         match snapshot {
             Ok(snapshot) => {
                 let (mut cursor, mut steps) = (snapshot.start(), 0);
-                while let Some((found, words, after)) =
-                    self.goes_on(&mut steps, snapshot.step(cursor))
-                {
-                    assert!(after > cursor && words.len() < SIZE as usize / 8);
+                while let Some((found, after)) = self.goes_on(&mut steps, snapshot.step(cursor)) {
+                    assert!(after > cursor);
                     cursor = after;
-                    if let Found::Record(frame) = found {
+                    if let Next::Record((frame, words)) = found {
+                        assert!(words.len() < SIZE as usize / 8);
                         assert!(frame.len <= words.len() * 8);
                     }
                 }

@@ -2,10 +2,10 @@
 
 use crate::file::error::AttachError;
 use crate::map::consumer_mapping::ConsumerMapping;
-use crate::map::next::{Next, bytes_of};
+use crate::map::next::{FrameBytes, bytes_of, with_bytes};
 use crate::map::observer_mapping::ObserverMapping;
 use perfring_abi::atomic::AtomicU64;
-use perfring_ring::{CopyReader, Frame, Front, Lost, ReadError, ResumePoint, Shared, Start};
+use perfring_ring::{CopyReader, Frame, Front, Lost, Next, ReadError, ResumePoint, Shared, Start};
 
 /// What is mapped for a reader that copies.
 pub trait Mapping {
@@ -125,21 +125,21 @@ impl<M: Mapping> CopyWindow<M> {
 
     /// Returns what is next, or `None` if there is nothing now.
     #[inline]
-    pub fn read(&mut self) -> Result<Option<Next<'_>>, ReadError> {
+    pub fn read(&mut self) -> Result<Option<Next<FrameBytes<'_>>>, ReadError> {
         let (at, aux) = self.mapping.parts();
         if self.mapping.is_removed() && self.observer.must_poll() {
             self.observer.has_lost(at, true);
         }
         match self.observer.next_in(at, aux) {
             Ok(None) if self.mapping.is_removed() => Err(ReadError::Removed),
-            Ok(seen) => Ok(seen.map(Next::from)),
+            Ok(next) => Ok(next.map(|next| next.map(with_bytes))),
             Err(error) => Err(self.mapping.report(error)),
         }
     }
 
     /// Returns what is next among the records copied at the last poll, and what follows it.
     #[inline]
-    pub fn take(&mut self) -> Result<Option<(Next<'_>, Front)>, ReadError> {
+    pub fn take(&mut self) -> Result<Option<(Next<FrameBytes<'_>>, Front)>, ReadError> {
         let (at, aux) = self.mapping.parts();
         if self.mapping.is_removed() && self.observer.must_poll() {
             self.observer.has_lost(at, true);
@@ -148,7 +148,7 @@ impl<M: Mapping> CopyWindow<M> {
         if taken.is_none() && self.mapping.is_removed() {
             return Err(ReadError::Removed);
         }
-        Ok(taken.map(|(seen, front)| (Next::from(seen), front)))
+        Ok(taken.map(|(next, front)| (next.map(with_bytes), front)))
     }
 
     /// Returns what producers have lost and no marker in the stream reports, if everything else was read.

@@ -1,44 +1,25 @@
-//! What a reader finds next.
+//! The payload of what a reader has found.
 
 use crate::map::mirror::Mirror;
 use bytemuck::cast_slice;
-use perfring_ring::{Found, Frame, Lost, Seen};
+use perfring_ring::{Frame, FrameWords, Place};
 
-/// What stands next in a ring.
-#[derive(Clone, Copy, Debug)]
-pub enum Next<'a> {
-    /// A record, and its payload.
-    Record(Frame, &'a [u8]),
-    /// The position at which records are missing.
-    Lost(Lost),
-}
+/// A record, and its payload.
+pub type FrameBytes<'a> = (Frame, &'a [u8]);
 
-impl<'a> Next<'a> {
-    /// Converts what a reader found, in place.
+impl Mirror {
+    /// Returns the payload of a record that a reader found, in place.
     ///
     /// # Safety
     /// It was found before an acquired head, and neither the tail nor `aux_tail` is moved past it
     /// while the result lives.
     #[inline]
-    pub(crate) unsafe fn in_place(map: &'a Mirror, found: Found) -> Self {
-        match found {
+    pub(crate) unsafe fn in_place(&self, place: Place) -> FrameBytes<'_> {
+        match place {
             // SAFETY: the caller's promise.
-            Found::Record(frame) => Next::Record(frame, unsafe { map.pinned(&frame) }),
-            Found::Large(frame, range) => {
-                // SAFETY: the caller's promise.
-                Next::Record(frame, unsafe { map.pinned_range(range) })
-            }
-            Found::Lost(lost) => Next::Lost(lost),
-        }
-    }
-}
-
-impl<'a> From<Seen<'a>> for Next<'a> {
-    #[inline]
-    fn from(seen: Seen<'a>) -> Self {
-        match seen {
-            Seen::Record(frame, words) => Next::Record(frame, bytes_of(words, frame.len)),
-            Seen::Lost(lost) => Next::Lost(lost),
+            Place::Ring(frame) => (frame, unsafe { self.pinned(&frame) }),
+            // SAFETY: the caller's promise.
+            Place::Aux(frame, range) => (frame, unsafe { self.pinned_range(range) }),
         }
     }
 }
@@ -50,4 +31,10 @@ pub fn bytes_of(words: &[u64], len: usize) -> &[u8] {
     let bytes = cast_slice::<u64, u8>(words);
     // A record's words hold its payload; a length beyond them cannot come from the algorithm.
     bytes.get(..len).unwrap_or(bytes)
+}
+
+/// Returns a record whose words were copied, with its bytes.
+#[inline]
+pub(crate) fn with_bytes((frame, words): FrameWords<'_>) -> FrameBytes<'_> {
+    (frame, bytes_of(words, frame.len))
 }

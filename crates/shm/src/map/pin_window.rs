@@ -1,9 +1,9 @@
 //! Several records of a drop ring held at a time, in place.
 
 use crate::map::mirror::Mirror;
-use crate::map::next::Next;
+use crate::map::next::FrameBytes;
 use crate::sys::futex;
-use perfring_ring::{AuxRange, Count, Found, Frame, Lost, ReadError, Reader, Told};
+use perfring_ring::{AuxRange, Count, Frame, Lost, Next, ReadError, Reader, Told};
 use std::cell::Cell;
 
 /// What a drop ring held at one moment: any number of its records can be held at a time. When it is
@@ -33,7 +33,7 @@ impl<'a> PinWindow<'a> {
 
     /// Returns what is next. It stays in place until the window is dropped.
     #[inline(always)]
-    pub fn read(&self) -> Result<Option<Next<'_>>, ReadError> {
+    pub fn read(&self) -> Result<Option<Next<FrameBytes<'_>>>, ReadError> {
         let found = loop {
             let found = self.reader.peek(self.map.ring(), self.cursor.get());
             let found = found.map_err(|corrupt| self.map.guard.report(corrupt))?;
@@ -42,28 +42,20 @@ impl<'a> PinWindow<'a> {
             };
             self.cursor.set(after);
             match found {
-                Found::Lost(lost) => match self.tell(|told| told.pass(lost)) {
-                    Some(lost) => break Found::Lost(lost),
+                Next::Lost(lost) => match self.tell(|told| told.pass(lost)) {
+                    Some(lost) => return Ok(Some(Next::Lost(lost))),
                     None => continue, // told before
                 },
-                found => break found,
+                Next::Record(place) => break place,
             }
         };
-        Ok(Some(match found {
-            Found::Record(frame) => {
-                self.take(&frame);
-                // SAFETY: the reader found it before an acquired head; both tails move when `self`
-                // is dropped, and the slice borrows `self`.
-                Next::Record(frame, unsafe { self.map.pinned(&frame) })
-            }
-            Found::Large(frame, range) => {
-                self.take(&frame);
-                self.last.set(Some(range));
-                // SAFETY: as above.
-                Next::Record(frame, unsafe { self.map.pinned_range(range) })
-            }
-            Found::Lost(lost) => Next::Lost(lost),
-        }))
+        self.take(found.frame());
+        if let Some(range) = found.range() {
+            self.last.set(Some(range));
+        }
+        // SAFETY: the reader found it before an acquired head; both tails move when `self` is
+        // dropped, and the slice borrows `self`.
+        Ok(Some(Next::Record(unsafe { self.map.in_place(found) })))
     }
 
     /// Returns what producers have lost and no marker reports.

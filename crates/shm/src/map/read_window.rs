@@ -7,11 +7,13 @@
 
 use crate::file::error::AttachError;
 use crate::map::consumer_mapping::{ConsumerMapping, Lines};
-use crate::map::next::Next;
+use crate::map::next::FrameBytes;
 use crate::map::pin_window::PinWindow;
 use crate::map::raw::RawReader;
 use crate::sys::futex;
-use perfring_ring::{AuxRange, Count, Found, Frame, Front, Lost, ReadError, Reader, ResumePoint};
+use perfring_ring::{
+    AuxRange, Count, Frame, Front, Lost, Next, Place, ReadError, Reader, ResumePoint,
+};
 use std::marker::PhantomData;
 
 /// Distance ahead of the cursor at which a line is prefetched.
@@ -61,7 +63,7 @@ impl<How> ReadWindow<How> {
     }
 
     #[inline]
-    fn find(&mut self) -> Result<Option<Found>, ReadError> {
+    fn find(&mut self) -> Result<Option<Next<Place>>, ReadError> {
         let map = &self.mapping.map;
         let (found, owed) =
             self.reader.next(map.ring()).map_err(|corrupt| map.guard.report(corrupt))?;
@@ -76,7 +78,7 @@ impl<How> ReadWindow<How> {
             }
             return match self.reader.lost(map.shared(), removed) {
                 None if removed => Err(ReadError::Removed),
-                lost => Ok(lost.map(Found::Lost)),
+                lost => Ok(lost.map(Next::Lost)),
             };
         }
         Ok(found)
@@ -194,11 +196,11 @@ impl ReadWindow {
     /// Returns what is next, whatever it is; `None` if there is nothing now. Polls the head and
     /// releases where that is due.
     #[inline]
-    pub fn read(&mut self) -> Result<Option<Next<'_>>, ReadError> {
+    pub fn read(&mut self) -> Result<Option<Next<FrameBytes<'_>>>, ReadError> {
         let found = self.find()?;
         // SAFETY: the reader has just found it before an acquired head; what is returned borrows the
         // window.
-        Ok(found.map(|found| unsafe { Next::in_place(&self.mapping.map, found) }))
+        Ok(found.map(|found| found.map(|place| unsafe { self.mapping.map.in_place(place) })))
     }
 
     /// Returns a known record and what is next after it. Otherwise returns the window:
@@ -214,11 +216,11 @@ impl ReadWindow {
 
     /// Returns what is next, and what follows it; `None` if there is nothing now.
     #[inline]
-    pub fn take(&mut self) -> Result<Option<(Next<'_>, Front)>, ReadError> {
+    pub fn take(&mut self) -> Result<Option<(Next<FrameBytes<'_>>, Front)>, ReadError> {
         let Some(found) = self.find()? else { return Ok(None) };
         let front = self.front();
         // SAFETY: as in `read`.
-        Ok(Some((unsafe { Next::in_place(&self.mapping.map, found) }, front)))
+        Ok(Some((found.map(|place| unsafe { self.mapping.map.in_place(place) }), front)))
     }
 
     /// Polls the head for [`ReadWindow::visit_known`], and calls `before_poll` with what was
@@ -287,14 +289,14 @@ impl ReadWindow<Guarded> {
     pub fn next_to_copy(
         &mut self,
         room: impl FnOnce(AuxRange) -> Result<(), ReadError>,
-    ) -> Result<Option<Found>, ReadError> {
+    ) -> Result<Option<Next<Place>>, ReadError> {
         if let Some(frame) = self.next_frame() {
-            return Ok(Some(Found::Record(frame)));
+            return Ok(Some(Next::Record(Place::Ring(frame))));
         }
         if !self.reader.is_plain() {
             let ring = self.mapping.map.ring();
             let _ = self.reader.poll_ahead(ring);
-            if let Ok(Some((Found::Large(_, range), _))) =
+            if let Ok(Some((Next::Record(Place::Aux(_, range)), _))) =
                 self.reader.peek(ring, self.reader.cursor())
             {
                 room(range)?;
