@@ -176,14 +176,14 @@ impl Server {
         self.ask(async |context| stored(&context, "perfring").await)
     }
 
-    /// Returns the last messages of these subjects.
-    pub fn last_of(&self, subjects: &[String]) -> Vec<Option<HeaderMap>> {
+    /// Returns the last messages of these subjects: their headers, and their payloads' lengths.
+    pub fn last_of(&self, subjects: &[String]) -> Vec<Option<(HeaderMap, usize)>> {
         self.ask(async |context| {
             let mut all = vec![None; subjects.len()];
             if let Ok(stream) = context.get_stream("perfring").await {
                 for (last, subject) in all.iter_mut().zip(subjects) {
                     let found = stream.get_last_raw_message_by_subject(subject).await;
-                    *last = found.ok().map(|message| message.headers);
+                    *last = found.ok().map(|message| (message.headers, message.payload.len()));
                 }
             }
             all

@@ -12,6 +12,7 @@ use crate::command::{Live, perfring};
 use crate::faults::writer::Writer;
 use lag::{Lags, Span, Starved, now};
 use nix::sys::signal::Signal;
+use perfring_abi::Lead;
 use perfring_consumer::Stat;
 use perfring_producer::Options;
 use perfring_set::{RingSet, SetOptions};
@@ -134,7 +135,10 @@ impl Stage {
         let mut options = SetOptions::default();
         options.ring = Options { size: RING, ..options.ring };
         let set = RingSet::open_with(&rings, &options).unwrap();
-        RINGS.iter().for_each(|name| drop(set.producer(name).unwrap()));
+        for name in RINGS {
+            let producer = set.producer(name).unwrap();
+            assert_eq!(producer.layout().lead(), Lead::Time, "as `end_of` counts");
+        }
         let writer = |name: &&str| Writer::start(&rings.join(name), 1, HELD);
         let writers = RINGS.iter().map(writer).collect();
         let outputs = vec![

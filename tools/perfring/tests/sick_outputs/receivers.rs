@@ -4,6 +4,7 @@ use super::lag::ns_of;
 use crate::faults::arrived::{self, Arrived, Key};
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use perfring_abi::{Lead, record_size};
 use perfring_testkit::rng::Rng;
 use perfring_testrig::nats;
 use perfring_testrig::otlp::{Got, Reply, Server};
@@ -69,7 +70,8 @@ impl Receiver {
         }
     }
 
-    /// Returns whether something came that was written after these ends of all rings.
+    /// Returns whether everything before these ends of all rings came. The newest record is enough: each output keeps the
+    /// order of a ring. (Not "something after them": while every writer pauses, nothing is written.)
     pub(crate) fn has(&self, heads: &Heads) -> bool {
         match self {
             Receiver::Nats(nats) => nats.has(heads),
@@ -117,7 +119,7 @@ pub(crate) struct Nats {
     rings: Vec<String>,
     /// Whether it is stopped, and since when it is or is not.
     stutter: (bool, Instant),
-    /// The sum of the last positions of all rings, when it was last asked for them.
+    /// The sum of the last records' ends of all rings, when it was last asked for them.
     newest: Cell<u64>,
 }
 
@@ -179,14 +181,15 @@ impl Nats {
     fn has(&self, heads: &Heads) -> bool {
         let subjects: Vec<String> =
             self.rings.iter().map(|ring| format!("perfring.{ring}.bytes")).collect();
-        let last = self.server.last_of(&subjects).into_iter().map(|headers| {
-            let pos =
-                headers.and_then(|headers| headers.get("Perfring-Pos")?.as_str().parse().ok());
-            pos.unwrap_or(0)
+        let last = self.server.last_of(&subjects).into_iter().map(|message| {
+            let end = message.and_then(|(headers, len)| {
+                Some(end_of(headers.get("Perfring-Pos")?.as_str().parse().ok()?, len))
+            });
+            end.unwrap_or(0)
         });
         let last: Vec<u64> = last.collect();
         self.newest.set(last.iter().sum());
-        self.rings.iter().zip(last).all(|(ring, pos)| pos >= heads[ring])
+        self.rings.iter().zip(last).all(|(ring, end)| end >= heads[ring])
     }
 
     fn arrived(&self) -> (Arrived, Times) {
@@ -211,7 +214,7 @@ pub(crate) struct Otlp {
     got: Arc<Mutex<Got>>,
     arrived: Arrived,
     times: Times,
-    /// The newest record of each ring.
+    /// The end of the newest record of each ring.
     newest: Heads,
 }
 
@@ -271,16 +274,22 @@ impl Otlp {
                     let Ok(pos) = pos.parse::<u64>() else {
                         panic!("a loss of a ring that is never full: {key}")
                     };
+                    let text = body(record.body);
                     let newest = self.newest.entry(ring.clone()).or_default();
-                    *newest = pos.max(*newest);
+                    *newest = end_of(pos, text.len()).max(*newest);
                     let key: Key = (ring, uuid.to_owned(), pos);
                     let times = (record.time_unix_nano, ns_of(came));
                     self.times.entry(key.clone()).or_insert(times);
-                    self.arrived.record(key, body(record.body));
+                    self.arrived.record(key, text);
                 }
             }
         }
     }
+}
+
+/// Returns where a record ends in its ring.
+fn end_of(pos: u64, len: usize) -> u64 {
+    pos + record_size(len + Lead::Time.len())
 }
 
 fn text_of<'a>(attributes: &'a [KeyValue], name: &str) -> &'a str {
