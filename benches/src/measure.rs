@@ -16,9 +16,6 @@ use hdrhistogram::Histogram;
 use std::io::Write;
 use std::time::Instant;
 
-/// Round trips before those that count.
-const WARM_UP: u32 = 1000;
-
 /// Implements [`crate::run`].
 pub(crate) fn run(
     options: &Options,
@@ -84,13 +81,13 @@ impl Bench<'_> {
         if case.contestant == Contestant::Memcpy {
             return self.copy(case, round);
         }
-        let before = self.peer.hop_ns()?;
+        let before = self.peer.hop_ns(self.options)?;
         let mut sample = match (case.part, case.contestant) {
             (Part::Latency, Contestant::Line) => self.line(round)?,
             (Part::Latency, _) => self.round_trips(case, round)?,
             _ => self.stream(case, round)?,
         };
-        let after = self.peer.hop_ns()?;
+        let after = self.peer.hop_ns(self.options)?;
         sample.hops_ns = Some([before, after]);
         sample.distance = if self.two { Distance::of(before, after) } else { Distance::None };
         Ok(sample)
@@ -158,9 +155,9 @@ impl Bench<'_> {
     }
 
     fn line(&mut self, round: usize) -> Result<Sample, BenchError> {
-        let trips = self.options.round_trips + WARM_UP;
+        let trips = self.options.round_trips + self.options.warm_up();
         self.peer.ask(&Step::Line { trips })?;
-        let mut histogram = Trips::new(self.peer.tick_ns())?;
+        let mut histogram = Trips::new(self.options, self.peer.tick_ns())?;
         let start = Instant::now();
         let (_, mut alive, line) = self.peer.go();
         ask_line(line, trips, &mut alive, |ticks| histogram.add(ticks))?;
@@ -173,7 +170,7 @@ impl Bench<'_> {
 
     fn round_trips(&mut self, case: &Case, round: usize) -> Result<Sample, BenchError> {
         let setup = self.setup(case);
-        let trips = self.options.round_trips + WARM_UP;
+        let trips = self.options.round_trips + self.options.warm_up();
         let (ping, pong) = (self.peer.new_path(), self.peer.new_path());
         ringed!(case.contestant, R => {
             R::create(&ping, &setup)?;
@@ -187,7 +184,7 @@ impl Bench<'_> {
                 ping: ping.clone(),
                 pong: pong.clone(),
             })?;
-            let mut histogram = Trips::new(self.peer.tick_ns())?;
+            let mut histogram = Trips::new(self.options, self.peer.tick_ns())?;
             let start = Instant::now();
             let (_, mut alive, _) = self.peer.go();
             let check = ask::<SMALL>(&mut sender, &mut receiver, trips, &mut alive, |ticks| {
@@ -229,20 +226,21 @@ fn plain(round: usize, records: u64, ns: u64) -> Sample {
 /// The round trips of one sample, in ticks.
 struct Trips {
     histogram: Histogram<u64>,
-    warm: u32,
+    /// How many are still to come before those that count.
+    cold: u32,
     tick_ns: f64,
 }
 
 impl Trips {
-    fn new(tick_ns: f64) -> Result<Self, BenchError> {
+    fn new(options: &Options, tick_ns: f64) -> Result<Self, BenchError> {
         let histogram = Histogram::new_with_bounds(1, 1 << 36, 3)
             .map_err(|error| BenchError::Usage(error.to_string()))?;
-        Ok(Trips { histogram, warm: 0, tick_ns })
+        Ok(Trips { histogram, cold: options.warm_up(), tick_ns })
     }
 
     fn add(&mut self, ticks: u64) {
-        if self.warm < WARM_UP {
-            self.warm += 1;
+        if self.cold > 0 {
+            self.cold -= 1;
         } else {
             self.histogram.saturating_record(ticks);
         }

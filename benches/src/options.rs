@@ -154,6 +154,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Round trips of a latency sample before those that count.
+    pub(crate) fn warm_up(&self) -> u32 {
+        self.round_trips.min(1000)
+    }
+
     /// Returns options for a few records of each kind: checks that everything works, measures
     /// nothing.
     #[must_use]
@@ -163,7 +168,8 @@ impl Options {
             // Only the count ends a sample, however slow the machine is.
             seconds_per_sample: 3600.0,
             max_records: 20_480,
-            round_trips: 1000,
+            // Few, and few before them: beside other busy processes a trip takes two turns of a core.
+            round_trips: 100,
             producers: vec![1, 3],
             ..Options::default()
         }

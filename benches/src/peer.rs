@@ -11,7 +11,7 @@ use crate::drive::{Limit, answer, answer_line, ask_line, poll_until, produce, ti
 use crate::error::BenchError;
 use crate::many::produce::{Ran, run as produce_race};
 use crate::many::race::Race;
-use crate::options::SMALL;
+use crate::options::{Options, SMALL};
 use crate::payload::{Pool, sized};
 use crate::raw::Mapping;
 use nix::sys::prctl;
@@ -36,8 +36,8 @@ const RESULTS: usize = 49;
 /// The page's mapping has a data area, which is unused.
 const UNUSED: u64 = 1 << 16;
 /// Round trips of one measurement of the hop: batches, of which the median is taken, so that an
-/// interrupt has no effect.
-const BATCHES: usize = 33;
+/// interrupt has no effect; and the most in a batch.
+const BATCHES: u32 = 33;
 const TRIPS: u32 = 64;
 
 /// The tasks of the child.
@@ -215,16 +215,17 @@ impl Peer {
     }
 
     /// Returns the nanoseconds that a cache line takes from one process to the other: half the
-    /// median round trip.
-    pub(crate) fn hop_ns(&mut self) -> Result<f64, BenchError> {
-        self.ask(&Step::Line { trips: BATCHES as u32 * TRIPS })?;
-        let mut batches = Vec::with_capacity(BATCHES);
+    /// median round trip. Takes no more trips than a latency sample.
+    pub(crate) fn hop_ns(&mut self, options: &Options) -> Result<f64, BenchError> {
+        let of_batch = (options.round_trips / BATCHES).clamp(1, TRIPS);
+        self.ask(&Step::Line { trips: BATCHES * of_batch })?;
+        let mut batches = Vec::with_capacity(BATCHES as usize);
         let (mut ticks, mut trips) = (0, 0);
         let (_, mut alive, line) = self.go();
-        ask_line(line, BATCHES as u32 * TRIPS, &mut alive, |trip| {
+        ask_line(line, BATCHES * of_batch, &mut alive, |trip| {
             ticks += trip;
             trips += 1;
-            if trips == TRIPS {
+            if trips == of_batch {
                 batches.push(ticks);
                 (ticks, trips) = (0, 0);
             }
@@ -233,7 +234,7 @@ impl Peer {
         self.done()?;
         batches.sort_unstable();
         let median = batches.get(batches.len() / 2).copied().unwrap_or_default();
-        Ok(median as f64 * self.tick_ns / f64::from(2 * TRIPS))
+        Ok(median as f64 * self.tick_ns / f64::from(2 * of_batch))
     }
 
     fn alive(&mut self) -> Result<(), BenchError> {

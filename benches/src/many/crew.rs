@@ -122,7 +122,7 @@ impl<'a> Crew<'a> {
     }
 
     fn hop_ns(&mut self) -> Result<f64, BenchError> {
-        self.peers.first_mut().map_or(Ok(f64::NAN), Peer::hop_ns)
+        self.peers.first_mut().map_or(Ok(f64::NAN), |peer| peer.hop_ns(self.options))
     }
 
     /// Returns the core of a producer; see [`Placement`].
