@@ -172,8 +172,8 @@ impl Trial {
             if let Some(totals) = stat.totals {
                 let _ = totals.unreported();
             }
-            assert!(!stat.producer.alive && !stat.consumer.alive);
-            assert!(stat.producers.iter().all(|member| !member.alive));
+            assert!(!stat.producer.is_alive() && !stat.consumer.is_alive());
+            assert!(stat.producers.iter().all(|member| !member.is_alive()));
             assert!(stat.producers.len() <= stat.layout.slots as usize);
             let _ = stat.epoch();
             assert!(stat.consumer.owner.name.len() <= 64 * 3, "each invalid byte becomes three");

@@ -267,7 +267,7 @@ pub fn balance(ring: &Path, fresh: bool) -> Stat {
     let figures = || stat.producers.iter().map(|member| &member.figures);
     assert!(figures().all(|figures| figures.open == Count::default()));
     if fresh {
-        let count = |of: fn(&perfring_consumer::stat::SlotFigures) -> Count| {
+        let count = |of: fn(&perfring_consumer::stat::ProducerFigures) -> Count| {
             figures().map(of).fold(Count::default(), Count::plus)
         };
         assert_eq!(count(|figures| figures.written), p.written, "{stat:#?}");

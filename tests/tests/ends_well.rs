@@ -123,8 +123,8 @@ fn a_producer_that_attaches_while_its_process_ends_has_detached_too() {
     let states: Vec<_> = stat
         .producers
         .iter()
-        .filter(|member| member.figures.owner.epoch != 0)
-        .map(|member| (member.figures.owner.name.as_str(), member.state))
+        .filter(|member| member.owner.epoch != 0)
+        .map(|member| (member.owner.name.as_str(), member.state))
         .collect();
     let wanted = [("ender", SeatState::Detached), ("late", SeatState::Detached)];
     assert_eq!(states, wanted);

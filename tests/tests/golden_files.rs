@@ -8,7 +8,7 @@ use perfring_consumer::{
     Anchors, AttachError, Consumer, ConsumerOptions, Count, Item, Observer, RingTotals, Snapshot,
     Start, Stat, WriterId,
     files::recover,
-    stat::{Holding, Member},
+    stat::{ProducerFigures, Seat},
 };
 use perfring_testkit::image::{Image, word};
 use perfring_testkit::wait::until;
@@ -177,12 +177,10 @@ fn count_in(shown: &mut Value, name: &str, count: Count) {
 
 /// Returns the producers of a shared ring, as in `Stat`.
 fn slots(stat: &Stat) -> Value {
-    let member = |member: &Member| {
+    let member = |member: &Seat<ProducerFigures>| {
         let figures = &member.figures;
-        let place =
-            Holding { alive: member.alive, state: member.state, owner: figures.owner.clone() };
-        let mut found = holding(&place);
-        found["slot"] = figures.slot.into();
+        let mut found = holding(member);
+        found["slot"] = member.number.into();
         for (name, count) in [
             ("written", figures.written),
             ("discarded", figures.discarded),
@@ -208,9 +206,9 @@ fn is_per_cpu(expect: &Value) -> bool {
     expect["layout"]["producers"] == "cpu"
 }
 
-fn holding(place: &Holding) -> Value {
+fn holding<F>(place: &Seat<F>) -> Value {
     json!({
-        "alive": place.alive,
+        "alive": place.is_alive(),
         "epoch": place.owner.epoch,
         "attached_ns": place.owner.attached_ns,
         "pid": place.owner.pid,
@@ -378,8 +376,11 @@ fn a_consumer_finds_what_is_unread_and_leaves_it_read() {
         let totals = stat.totals.unwrap();
         if let [one] = &stat.consumers[..] {
             // The tail is the producer's to move.
-            assert_eq!((one.totals.pos, totals.tail), (totals.head, 0), "{name}");
-            assert_eq!(one.totals.read, totals.producer.written, "{name}: a named consumer");
+            assert_eq!((one.figures.totals.pos, totals.tail), (totals.head, 0), "{name}");
+            assert_eq!(
+                one.figures.totals.read, totals.producer.written,
+                "{name}: a named consumer"
+            );
             return;
         }
         let (read, lapped) = (totals.consumer.read, totals.consumer.lapped);

@@ -256,7 +256,8 @@ fn beside(base: &Image, producers: Producers, rng: &mut Rng, outcome: &mut Outco
     let ring = dir.path().join("ring");
     fs::write(&ring, &base.bytes).unwrap();
     let mut consumer = Consumer::attach_as(&ring, "none").unwrap();
-    let own = Stat::read(&ring).unwrap().consumers.iter().find(|one| one.alive).unwrap().seat;
+    let own =
+        Stat::read(&ring).unwrap().consumers.iter().find(|one| one.is_alive()).unwrap().number;
     let mut producer = Either::attach(&ring, producers);
     let file = File::options().write(true).open(&ring).unwrap();
     // The image has some records for it, and then come those that are published.

@@ -3,7 +3,7 @@
 
 use perfring_consumer::{
     AttachError, Consumer, ConsumerOptions, Item, Observer, ReadError, Snapshot, Start,
-    files::{RingFile, Seat, recover},
+    files::{RingFile, SeatId, recover},
 };
 use perfring_producer::{
     CpuProducer, Layout, Options, Policy, Producer, ProducerOptions, Producers, Promise,
@@ -520,7 +520,7 @@ fn an_entry_that_survives() {
             let ring = RingFile::inspect(path).unwrap();
             cut();
             assert!(ring.totals().is_err() && ring.last_sign_of_life().is_err());
-            assert!(ring.holder(Seat::Consumer).is_err());
+            assert!(ring.holder(SeatId::Consumer).is_err());
         }
         // Cut between its mapping and its look, as often as it takes to be there at that moment.
         "a snapshot" | "recovery" => {

@@ -76,13 +76,13 @@ fn one_producer_and_one_consumer_at_a_time_and_the_error_names_the_holder() {
         assert!(said.contains(role) && said.contains("the-holder"), "{said}");
     }
     let stat = Stat::read(&ring).unwrap();
-    assert!(stat.producer.alive && stat.consumer.alive);
+    assert!(stat.producer.is_alive() && stat.consumer.is_alive());
     assert!(matches!(remove(&ring, Removal::IfFree), Err(AttachError::Busy { .. })));
     // Death frees the seats: the kernel's locks decide, not pids.
     producer.kill();
     consumer.kill();
     let stat = Stat::read(&ring).unwrap();
-    assert!(!stat.producer.alive && !stat.consumer.alive);
+    assert!(!stat.producer.is_alive() && !stat.consumer.is_alive());
     assert_eq!((stat.producer.owner.epoch, stat.consumer.owner.epoch), (1, 1));
     drop((Producer::attach(&ring).unwrap(), Consumer::attach(&ring).unwrap()));
     assert_eq!(Stat::read(&ring).unwrap().producer.owner.epoch, 2);
@@ -311,7 +311,7 @@ fn the_file_of_dead_processes_is_complete_elsewhere_as_well() {
     assert!(numbers(&snapshot).0.into_iter().eq(0..50));
     let stat = Stat::read(&file).unwrap();
     assert_eq!((stat.producer.owner.pid, stat.producer.owner.name.as_str()), (pid, "the-holder"));
-    assert!(!stat.producer.alive);
+    assert!(!stat.producer.is_alive());
 }
 
 #[test]

@@ -50,9 +50,10 @@ fn a_read_lock_makes_no_dead_producer_look_alive() {
     // Of its seat, and of those that nobody has.
     let dead = RingFile::inspect(&ring).unwrap().layout().slot_lock_byte(1);
     let _reader = read_lock(&ring, (dead, 62));
-    let alive = |stat: &Stat| stat.producers.iter().map(|member| member.alive).collect::<Vec<_>>();
+    let alive =
+        |stat: &Stat| stat.producers.iter().map(|member| member.is_alive()).collect::<Vec<_>>();
     let stat = Stat::read(&ring).unwrap();
-    assert_eq!((alive(&stat), stat.consumer.alive), (vec![true, false], true));
+    assert_eq!((alive(&stat), stat.consumer.is_alive()), (vec![true, false], true));
     // Laps behind the reservation of the dead one: it is ended, and nothing is lost.
     let mut reported = Reported::default();
     for seq in 0..500 {
@@ -98,9 +99,9 @@ fn a_seat_that_a_read_lock_keeps_is_an_error_of_its_own() {
 fn held(dir: &Path, count: u64) -> Vec<u64> {
     let looks_held = |number: &u64| {
         let stat = Stat::read(dir.join(number.to_string())).unwrap();
-        stat.producer.alive
-            || stat.consumer.alive
-            || stat.producers.iter().any(|member| member.alive)
+        stat.producer.is_alive()
+            || stat.consumer.is_alive()
+            || stat.producers.iter().any(|member| member.is_alive())
     };
     (0..count).filter(looks_held).collect()
 }

@@ -121,8 +121,8 @@ fn where_the_overlay_is_seen_nobody_attaches_to_its_upper_directory() {
         let mut observer = Observer::attach(&upper, Start::Oldest).unwrap();
         assert!(observer.read().unwrap().is_some());
         // The mount that shows the file is its own path.
-        assert!(Stat::read(&merged).unwrap().producer.alive);
-        assert!(!Stat::read(&upper).unwrap().producer.alive, "it is not the lock's inode");
+        assert!(Stat::read(&merged).unwrap().producer.is_alive());
+        assert!(!Stat::read(&upper).unwrap().producer.is_alive(), "it is not the lock's inode");
         Consumer::attach(&merged).unwrap();
     });
 }

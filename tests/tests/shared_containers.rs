@@ -103,7 +103,7 @@ impl Yard {
 
     fn alive(&self, slot: u32) -> bool {
         let stat = Stat::read(&self.ring).unwrap();
-        stat.producers.iter().any(|one| one.figures.slot == slot && one.alive)
+        stat.producers.iter().any(|one| one.number == slot && one.is_alive())
     }
 
     fn reclaimed(&self) -> Count {
@@ -126,10 +126,10 @@ fn a_death_in_a_container_is_noticed_outside_and_the_other_way_round() {
     let (mut three, three_slot) = yard.drive(false, ROOT, "three");
     let own = SharedProducer::attach(&yard.ring).unwrap();
     let stat = Stat::read(&yard.ring).unwrap();
-    let who: Vec<_> = stat.producers.iter().map(|one| &one.figures.owner).collect();
+    let who: Vec<_> = stat.producers.iter().map(|one| &one.owner).collect();
     // Each is the first process of its own namespace, and root there.
     assert_eq!((who[0].pid, who[0].uid, who[1].pid, who[1].uid), (1, 0, 1, 0));
-    assert!(stat.producers.iter().all(|one| one.alive));
+    assert!(stat.producers.iter().all(|one| one.is_alive()));
 
     // The process inside dies; outside goes on.
     assert_eq!(one.ask("reserve 1 1 0 100"), "ok");
@@ -208,7 +208,7 @@ fn permission_on_the_file_is_what_it_takes() {
     let (_, said_of, _) = run(nobody, "sharer", &["drive", "nobody"]);
     assert!(said_of.starts_with(&refused(&yard.ring, "reading and writing")), "{said_of}");
     let (mut member, slot) = yard.drive(false, MEMBER, "member");
-    assert_eq!(Stat::read(&yard.ring).unwrap().producers[1].figures.owner.uid, STRANGER);
+    assert_eq!(Stat::read(&yard.ring).unwrap().producers[1].owner.uid, STRANGER);
     assert_eq!(member.ask("reserve 1 1 0 100"), "ok");
     assert_eq!(member.ask("publish 1 1 100"), "ok");
     member.kill();
@@ -259,7 +259,7 @@ fn a_ring_per_cpu_is_published_to_from_containers_and_outlives_a_death_in_one() 
     one.kill();
     until("the kernel to release the lock", || {
         let stat = Stat::read(&ring).unwrap();
-        stat.producers.iter().filter(|one| one.alive).count() == 2
+        stat.producers.iter().filter(|one| one.is_alive()).count() == 2
     });
     // Whoever comes next finds out, and opens the ring again.
     assert_eq!(two.ask("publish 2 101 40"), "ok");

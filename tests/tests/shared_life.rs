@@ -349,7 +349,10 @@ fn a_slot_that_is_used_again_starts_anew() {
     let one = Count { records: 1, bytes: size };
     let dead = Stat::read(&ring).unwrap();
     let figures = &dead.producers[1].figures;
-    assert_eq!((dead.producers[1].alive, figures.owner.name.as_str()), (false, "dies"));
+    assert_eq!(
+        (dead.producers[1].is_alive(), dead.producers[1].owner.name.as_str()),
+        (false, "dies")
+    );
     assert_eq!(figures.written, Count { records: 2, bytes: 2 * size });
     assert_eq!((figures.discarded, figures.reclaimed, figures.open), (one, Count::default(), one));
     assert_eq!((figures.refused.too_large.records, figures.reported.too_large.records), (2, 1));
@@ -359,7 +362,8 @@ fn a_slot_that_is_used_again_starts_anew() {
     assert_eq!(slot, 1);
     let now = Stat::read(&ring).unwrap();
     let figures = &now.producers[1].figures;
-    assert_eq!((now.epoch(), figures.owner.epoch, figures.owner.name.as_str()), (3, 2, "heir"));
+    let owner = &now.producers[1].owner;
+    assert_eq!((now.epoch(), owner.epoch, owner.name.as_str()), (3, 2, "heir"));
     assert_eq!(
         (figures.written, figures.discarded, figures.reclaimed, figures.open),
         Default::default()
@@ -502,7 +506,7 @@ fn a_forked_child_cannot_hurt_its_parents_ring_nor_keep_it_alive() {
         let stat = Stat::read(&ring).unwrap();
         let open = |stat: &Stat| stat.producers[1].figures.open.records;
         assert_eq!((stat.producers.len(), open(&stat)), (3, 3), "the parent's are open");
-        assert!(stat.producers.iter().all(|member| member.alive) && stat.consumer.alive);
+        assert!(stat.producers.iter().all(|member| member.is_alive()) && stat.consumer.is_alive());
         assert!(matches!(Consumer::attach(&ring), Err(AttachError::Busy { .. })));
         assert_eq!(Raw::read(&ring).head(), 0);
         assert_eq!(parent.ask("publish"), "ok");
@@ -510,8 +514,8 @@ fn a_forked_child_cannot_hurt_its_parents_ring_nor_keep_it_alive() {
         parent.kill();
         assert!(runs(child));
         let stat = Stat::read(&ring).unwrap();
-        let alive: Vec<bool> = stat.producers.iter().map(|member| member.alive).collect();
-        assert_eq!((alive, stat.consumer.alive), (vec![true, false, true], false));
+        let alive: Vec<bool> = stat.producers.iter().map(|member| member.is_alive()).collect();
+        assert_eq!((alive, stat.consumer.is_alive()), (vec![true, false, true], false));
         let mut reported = Reported::default();
         let mut consumer = Consumer::attach(&ring).unwrap();
         assert!(consumer.wait(WATCHDOG));

@@ -347,7 +347,7 @@ fn a_ring_that_is_truncated_between_two_polls_is_refused_by_name() {
         case.cut();
         let asked = [
             file.totals().map(drop),
-            file.holder(perfring_consumer::files::Seat::Consumer).map(drop),
+            file.holder(perfring_consumer::files::SeatId::Consumer).map(drop),
             file.last_sign_of_life().map(drop),
         ];
         let cut = asked

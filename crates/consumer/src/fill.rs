@@ -4,8 +4,8 @@ use crate::consumer::Consumer;
 use crate::cursor::either;
 use crate::observer::Observer;
 use perfring_abi::Producers;
-use perfring_ring::{OwnerInfo, SeatState};
-use perfring_shm::{AttachError, Seat, named, slots};
+use perfring_ring::{OwnerInfo, Seat};
+use perfring_shm::{AttachError, SeatId, named, slots};
 
 /// How full a ring is, as one of its readers sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,8 +77,8 @@ impl Observer {
         if self.layout().consumers == 0 {
             return Ok(tail);
         }
-        let seats = named(mapping.file())?.into_iter().map(|(_, figures)| figures);
-        let slowest = seats.filter(|seat| seat.waited_for).map(|seat| seat.totals.pos).min();
+        let seats = named(mapping.file(), None)?.into_iter().map(|seat| seat.figures);
+        let slowest = seats.filter(|of| of.waited_for).map(|of| of.totals.pos).min();
         Ok(slowest.unwrap_or(0).max(tail))
     }
 
@@ -109,15 +109,15 @@ impl Observer {
     /// [`AttachError::Io`] where the file system has no locks.
     pub fn live_producers(&self) -> Result<Vec<OwnerInfo>, AttachError> {
         let ring = self.window.mapping().file();
-        let all = match ring.layout().producers {
-            Producers::One => vec![ring.seat(Seat::Producer(0))?],
+        fn alive<F>(seat: Seat<F>) -> Option<OwnerInfo> {
+            seat.is_alive().then_some(seat.owner)
+        }
+        Ok(match ring.layout().producers {
+            Producers::One => alive(ring.seat(SeatId::Producer(0))?).into_iter().collect(),
             Producers::Many | Producers::Cpu => {
-                let figures = slots(ring)?.figures.into_iter();
-                figures.map(|(state, figures)| (state, figures.owner)).collect()
+                slots(ring)?.producers.into_iter().filter_map(alive).collect()
             }
-        };
-        let alive = all.into_iter().filter(|(state, _)| *state == SeatState::Alive);
-        Ok(alive.map(|(_, owner)| owner).collect())
+        })
     }
 
     /// Returns the owner info of the producer's seat: of the present producer, or of the last one. In a shared ring, that

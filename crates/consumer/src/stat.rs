@@ -1,72 +1,12 @@
 //! A ring's figures as seen from outside, and who has its seats.
 
 use perfring_abi::{Layout, Producers};
-use perfring_ring::{Anchors, ConsumerTotals, Count, RingTotals, SeatFigures};
-pub use perfring_ring::{OwnerInfo, SeatState, SlotFigures};
-use perfring_shm::{AttachError, Location, RingFile, Seat, SlotsSeen, anchors, named, peek, slots};
+use perfring_ring::{Anchors, RingTotals};
+pub use perfring_ring::{ConsumerFigures, OwnerInfo, ProducerFigures, Seat, SeatState};
+use perfring_shm::{
+    AttachError, Location, RingFile, SeatId, SlotsSeen, anchors, named, peek, slots,
+};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// The holder of a seat, and how it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holding {
-    /// Whether a live process holds the seat, according to the kernel's locks.
-    pub alive: bool,
-    /// How the holder is, or how the last one ended.
-    pub state: SeatState,
-    /// The process that took it last; hints.
-    pub owner: OwnerInfo,
-}
-
-/// One of the producers of a shared ring.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Whether it is alive, according to the kernel's locks.
-    pub alive: bool,
-    /// How it is, or how it ended.
-    pub state: SeatState,
-    /// Its owner info and totals.
-    pub figures: SlotFigures,
-}
-
-/// A named consumer, which the producers wait for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedConsumer {
-    /// The number of its seat.
-    pub seat: u32,
-    /// Whether it is alive, according to the kernel's locks.
-    pub alive: bool,
-    /// How it is, or how it ended.
-    pub state: SeatState,
-    /// Whether the producers wait for it: since it attached, until it detaches or is found dead.
-    pub waited_for: bool,
-    /// Whether nobody that is waited for is behind it: a full ring waits for this one.
-    pub slowest: bool,
-    /// The process that has the seat, or had it last.
-    pub owner: OwnerInfo,
-    /// What it has released, and what it missed.
-    pub totals: ConsumerTotals,
-    /// What it has still to release, or what is beyond it if it is not waited for.
-    pub unread: Count,
-}
-
-impl NamedConsumer {
-    fn all(seen: Vec<(SeatState, SeatFigures)>, totals: Option<&RingTotals>) -> Vec<Self> {
-        let waited_for = seen.iter().filter(|(_, figures)| figures.waited_for);
-        let least = waited_for.map(|(_, figures)| figures.totals.pos).min();
-        let consumer = |(state, figures): (SeatState, SeatFigures)| {
-            let SeatFigures { seat, owner, waited_for, totals: own } = figures;
-            let unread = totals.map_or(Count::default(), |totals| {
-                let passed = own.read.plus(own.lapped);
-                let records = totals.producer.written.since(passed).records;
-                Count { records, bytes: totals.head.saturating_sub(own.pos) }
-            });
-            let slowest = waited_for && Some(own.pos) == least;
-            let alive = state == SeatState::Alive;
-            NamedConsumer { seat, alive, state, waited_for, slowest, owner, totals: own, unread }
-        };
-        seen.into_iter().map(consumer).collect()
-    }
-}
 
 /// An open reservation that no younger record can pass, or a lock that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,16 +35,16 @@ pub struct Stat {
     /// The anchors that convert timestamps to wall-clock times; none in a ring without time.
     pub anchors: Anchors,
     /// The producer's seat; in a shared ring, that of its first slot.
-    pub producer: Holding,
+    pub producer: Seat,
     /// The producers of a shared ring that have, or had, their slots, with their totals
     /// since they attached.
-    pub producers: Vec<Member>,
+    pub producers: Vec<Seat<ProducerFigures>>,
     /// What holds a shared ring up, if anything does.
     pub held_up: Option<HeldUp>,
     /// The consumer's seat; of a ring with named consumers, nobody's.
-    pub consumer: Holding,
+    pub consumer: Seat,
     /// The named consumers that have, or had, their seats.
-    pub consumers: Vec<NamedConsumer>,
+    pub consumers: Vec<Seat<ConsumerFigures>>,
 }
 
 impl Stat {
@@ -118,23 +58,16 @@ impl Stat {
     }
 
     pub(crate) fn of(file: &RingFile, totals: Option<RingTotals>) -> Result<Self, AttachError> {
-        let holding = |seat| -> Result<Holding, AttachError> {
-            let (state, owner) = file.seat(seat)?;
-            Ok(Holding { alive: state == SeatState::Alive, state, owner })
-        };
         let seen = slots(file)?;
-        let held_up = HeldUp::find(file, &seen)?;
-        let consumers = NamedConsumer::all(named(file)?, totals.as_ref());
-        let member = |(state, figures)| Member { alive: state == SeatState::Alive, state, figures };
         Ok(Stat {
             layout: *file.layout(),
-            totals,
             anchors: anchors(file)?,
-            producer: holding(Seat::Producer(0))?,
-            producers: seen.figures.into_iter().map(member).collect(),
-            held_up,
-            consumer: holding(Seat::Consumer)?,
-            consumers,
+            producer: file.seat(SeatId::Producer(0))?,
+            held_up: HeldUp::find(file, &seen)?,
+            producers: seen.producers,
+            consumer: file.seat(SeatId::Consumer)?,
+            consumers: named(file, totals.as_ref())?,
+            totals,
         })
     }
 
@@ -145,7 +78,7 @@ impl Stat {
         match self.layout.producers {
             Producers::One => self.producer.owner.epoch,
             Producers::Many | Producers::Cpu => {
-                let epochs = self.producers.iter().map(|member| member.figures.owner.epoch);
+                let epochs = self.producers.iter().map(|seat| seat.owner.epoch);
                 epochs.fold(0, u64::wrapping_add)
             }
         }
@@ -158,8 +91,8 @@ impl HeldUp {
     fn find(file: &RingFile, first: &SlotsSeen) -> Result<Option<Self>, AttachError> {
         let since = Instant::now();
         let seat = |seen: &SlotsSeen, slot: u32| {
-            let figures = seen.figures.iter().find(|(_, figures)| figures.slot == slot);
-            figures.map(|(_, figures)| (figures.written, figures.discarded))
+            let seat = seen.producers.iter().find(|seat| seat.number == slot);
+            seat.map(|seat| (seat.figures.written, seat.figures.discarded))
         };
         // Each by itself: a producer that waits for room takes the lock for a moment now and then,
         // and that does not mean that the open reservation has ended.
@@ -177,7 +110,7 @@ impl HeldUp {
                 });
                 return Ok(Some(HeldUp {
                     slot,
-                    alive: file.is_held(Seat::Producer(slot))?,
+                    alive: file.is_held(SeatId::Producer(slot))?,
                     since: noted.max(since.elapsed()),
                     locked: locked.is_some(),
                 }));

@@ -4,7 +4,8 @@ mod child;
 
 use self::child::{Reader, Said};
 use perfring_consumer::{
-    AttachError, Cause, Consumer, ConsumerOptions, Item, Observer, Start, Stat, stat::NamedConsumer,
+    AttachError, Cause, Consumer, ConsumerOptions, Item, Observer, Start, Stat,
+    stat::{ConsumerFigures, Seat},
 };
 use perfring_producer::{
     CreateError, OpenError, Options, Policy, Producer, Producers, RecordType, Report, ReserveError,
@@ -61,7 +62,7 @@ fn fill(from: u64, mut publish: impl FnMut(&[u8]) -> Result<(), ReserveError>) -
     }
 }
 
-fn named<'a>(stat: &'a Stat, name: &str) -> &'a NamedConsumer {
+fn named<'a>(stat: &'a Stat, name: &str) -> &'a Seat<ConsumerFigures> {
     stat.consumers.iter().find(|consumer| consumer.owner.name == name).unwrap()
 }
 
@@ -69,7 +70,8 @@ fn named<'a>(stat: &'a Stat, name: &str) -> &'a NamedConsumer {
 fn assert_balanced(place: &Place) -> Stat {
     let stat = Stat::read(&place.path).unwrap();
     let written = stat.totals.unwrap().producer.written;
-    for NamedConsumer { owner, totals, unread, .. } in &stat.consumers {
+    for Seat { owner, figures, .. } in &stat.consumers {
+        let ConsumerFigures { totals, unread, .. } = figures;
         let sum = totals.read.records + totals.lapped.records + unread.records;
         assert_eq!(sum, written.records, "{}", owner.name);
     }
@@ -107,7 +109,7 @@ fn each_gets_every_record_and_the_slowest_holds_the_ring() {
         assert_eq!(fill(next, |bytes| producer.publish(bytes)), next, "the slowest is waited for");
         let stat = assert_balanced(&place);
         let name = ["a", "b", "c"][slow];
-        assert!(stat.consumers.iter().all(|one| one.slowest == (one.owner.name == name)));
+        assert!(stat.consumers.iter().all(|one| one.figures.slowest == (one.owner.name == name)));
         assert_eq!(read_all(&mut all[slow]), Said { read: FULL, lost: 0 });
         next = fill(next, |bytes| producer.publish(bytes));
     }
@@ -171,14 +173,15 @@ fn a_dead_consumer_costs_no_record_and_comes_back_with_an_exact_loss() {
         }
         let stat = assert_balanced(&place);
         let left = named(&stat, "dead");
-        assert!(!left.alive && !left.waited_for && left.totals.read.records == 5);
+        assert!(!left.is_alive() && !left.figures.waited_for);
+        assert_eq!(left.figures.totals.read.records, 5);
         // Back again: what is still there, and how many are not.
         let mut back = Reader::start(&place.path, "dead");
         let said = back.read(u64::MAX);
         assert_eq!(said.read + said.lost, next - 5);
         assert!(said.lost > 150 && said.read > 0, "{said:?}");
         let stat = assert_balanced(&place);
-        assert_eq!(named(&stat, "dead").totals.lapped.records, said.lost);
+        assert_eq!(named(&stat, "dead").figures.totals.lapped.records, said.lost);
         back.kill();
         // And once more, without a loss.
         let mut back = Reader::start(&place.path, "dead");
@@ -208,9 +211,10 @@ fn a_stopped_consumer_is_waited_for_and_named() {
     let waited = producer.publish_timeout(RecordType::BYTES, &payload(next), timeout);
     assert_eq!(waited, Err(ReserveError::Full));
     let stat = assert_balanced(&place);
-    let slowest: Vec<_> = stat.consumers.iter().filter(|consumer| consumer.slowest).collect();
-    assert!(slowest.len() == 1 && slowest[0].owner.name == "stopped" && slowest[0].alive);
-    assert_eq!(slowest[0].unread.records, FULL);
+    let slowest: Vec<_> =
+        stat.consumers.iter().filter(|consumer| consumer.figures.slowest).collect();
+    assert!(slowest.len() == 1 && slowest[0].owner.name == "stopped" && slowest[0].is_alive());
+    assert_eq!(slowest[0].figures.unread.records, FULL);
     stopped.signal("-CONT");
     let rest = stopped.read(u64::MAX);
     assert_eq!(rest, Said { read: FULL, lost: 0 });
@@ -336,7 +340,7 @@ fn a_loss_comes_first_by_whatever_call_reads() {
             late.acknowledge();
         }
         late.release();
-        assert_eq!(named(&assert_balanced(&place), "late").unread.records, 0);
+        assert_eq!(named(&assert_balanced(&place), "late").figures.unread.records, 0);
     }
 }
 
@@ -402,7 +406,7 @@ fn a_damaged_seat_of_a_dead_consumer_is_an_error_for_its_name_alone() {
             assert!(matches!(error, AttachError::Corrupt { .. }), "{error}");
             // It is as it was: nobody waits for a tail that is not in the ring.
             let stat = Stat::read(&place.path).unwrap();
-            assert!(!named(&stat, "first").waited_for);
+            assert!(!named(&stat, "first").figures.waited_for);
         }
         // The others go on.
         let mut next = 10;

@@ -89,6 +89,28 @@ pub fn sign_off(seat: &Holder, epoch: u64) {
     }
 }
 
+/// A seat of a ring as seen from outside: of a producer, of the consumer, or of a named consumer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seat<F = ()> {
+    /// Its number: a producer's slot, or the number of a named consumer's seat; else 0.
+    pub number: u32,
+    /// How its holder is, or how the last one ended. The kernel's locks say it: what reads only the ring leaves
+    /// [`SeatState::Free`] here.
+    pub state: SeatState,
+    /// The process that has it, or had it last; hints.
+    pub owner: OwnerInfo,
+    /// What its holder has done.
+    pub figures: F,
+}
+
+impl<F> Seat<F> {
+    /// Returns whether a live process holds it, according to the kernel's locks.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.state == SeatState::Alive
+    }
+}
+
 /// How the holder of a seat is, by the kernel's lock and by what it wrote to the ring. The greatest of several needs
 /// attention first, unless one is alive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -60,6 +60,7 @@ extern crate std;
 
 mod aux_area;
 mod consumer;
+mod consumer_seats;
 mod counters;
 #[cfg(any(feature = "heap", loom))]
 pub mod heap;
@@ -88,12 +89,13 @@ mod wait;
 mod walk_tests;
 
 pub use consumer::borrow::Reader;
+pub use consumer_seats::ConsumerFigures;
 pub use counters::{
     ConsumerTotals, Count, Front, ProducerTotals, ReaderId, Refused, ResumePoint, Saved,
 };
-pub use holder::{OwnerInfo, SeatState, sign_off};
+pub use holder::{OwnerInfo, Seat, SeatState, sign_off};
 pub use kernel::{KernelFrame, KernelReader};
-pub use named::{NamedSeat, SeatFigures, Seats, drop_dead, slowest_seats};
+pub use named::{NamedSeat, Seats, drop_dead, slowest_seats};
 pub use observer::copy::{CopyReader, Start};
 pub use observer::intact::RingCopy;
 pub use producer::exclusive::Writer;
@@ -105,7 +107,7 @@ pub use shared::cpu::{OPEN, Sequence, close, is_awaited, owes_wake, section};
 pub use shared::locked_room::Unattached;
 pub use shared::owner::{LOCK_ROUNDS, Recovered, recover};
 pub use shared::publish::SharedWriter;
-pub use shared::slot::SlotFigures;
+pub use shared::slot::ProducerFigures;
 pub use shared::span::{BatchSpan, SpanMark};
 pub use time::{Anchor, Anchors, Reading, Scale};
 pub use told::Told;

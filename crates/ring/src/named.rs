@@ -16,13 +16,12 @@ use crate::seq_latch::{self, SeqLatchWriter};
 use crate::told_latch::ToldLatch;
 use crate::view::{Ring, System};
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::fmt;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{CONSUMERS_MAX, ConsumerSeat, Header, NAME_WORDS, TAIL_LINES};
 
 /// The bit of a tail's word that says that its consumer is waited for. Positions are multiples of 8.
-const WAITED_FOR: u64 = 1;
+pub(crate) const WAITED_FOR: u64 = 1;
 
 /// How often a consumer that joins follows a tail that is being moved. A producer sees it after the
 /// first time: twice is the most with any number of producers that keep to the protocol.
@@ -32,7 +31,7 @@ const JOIN_TRIES: u32 = if cfg!(loom) { 3 } else { 100 };
 const SEARCH_EVERY: u32 = 256;
 
 /// Returns the word of a seat's tail; of a seat that does not exist, that of another.
-fn tail_word(header: &Header, seat: u32) -> &AtomicU64 {
+pub(crate) fn tail_word(header: &Header, seat: u32) -> &AtomicU64 {
     let (line, word) = (seat as usize % TAIL_LINES, seat as usize / TAIL_LINES);
     let line = &header.named_tails[line];
     &line[word % line.len()]
@@ -313,37 +312,4 @@ fn hash(name: &[AtomicU64; NAME_WORDS]) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     })
-}
-
-/// A named consumer as seen from outside.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeatFigures {
-    /// The number of its seat.
-    pub seat: u32,
-    /// Its owner info.
-    pub owner: OwnerInfo,
-    /// Whether the producers wait for it.
-    pub waited_for: bool,
-    /// What it has read and missed, true at its tail.
-    pub totals: ConsumerTotals,
-}
-
-impl SeatFigures {
-    /// Reads the seats that ever had an owner.
-    #[must_use]
-    pub fn all(ring: Ring<'_>, seats: &[ConsumerSeat]) -> Vec<Self> {
-        let figures = |(seat, place): (u32, &ConsumerSeat)| {
-            let owner = OwnerInfo::read(&place.holder);
-            let word = tail_word(ring.header, seat).load(Ordering::Acquire); // D, pairs with C
-            let pos = word & !WAITED_FOR;
-            let fits = |words: &_| ConsumerTotals::from_words(words).pos == pos;
-            let found = seq_latch::find_where(&place.totals, fits)
-                .or_else(|| seq_latch::find(&place.totals))
-                .map(|whole| ConsumerTotals::from_words(&whole.words));
-            let totals = found.unwrap_or_default();
-            let waited_for = word & WAITED_FOR != 0;
-            (owner.epoch != 0).then_some(SeatFigures { seat, owner, waited_for, totals })
-        };
-        (0..).zip(seats).filter_map(figures).collect()
-    }
 }

@@ -13,7 +13,7 @@ use crate::cpu_loom::{World, spawn};
 use crate::loom_model::model;
 use perfring_abi::Policy;
 use perfring_abi::atomic::death;
-use perfring_ring::{RingTotals, SharedWriter, SlotFigures, close, recover};
+use perfring_ring::{RingTotals, Seat, SharedWriter, close, recover};
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
 
 /// What a producer does while it dies, or after another one's death.
@@ -78,16 +78,16 @@ impl World {
         assert_eq!(sums.pos, sums.written.bytes + sums.discarded.bytes + sums.reclaimed.bytes);
         let gone = totals.consumer.read.plus(totals.overwritten);
         assert_eq!(gone.plus(totals.present), sums.written);
-        let figures = SlotFigures::all(self.at());
+        let seats = Seat::producers(self.at());
         assert_eq!(
-            figures.iter().map(|slot| slot.reclaimed.records).sum::<u64>(),
+            seats.iter().map(|seat| seat.figures.reclaimed.records).sum::<u64>(),
             sums.reclaimed.records
         );
         assert_eq!(
-            figures.iter().map(|slot| slot.discarded.records).sum::<u64>(),
+            seats.iter().map(|seat| seat.figures.discarded.records).sum::<u64>(),
             sums.discarded.records
         );
-        assert!(figures.iter().all(|slot| slot.open.records == 0));
+        assert!(seats.iter().all(|seat| seat.figures.open.records == 0));
         sums.written.records - mine - 1
     }
 }

@@ -22,8 +22,8 @@ use perfring_abi::atomic::death;
 use perfring_abi::{Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    CopyReader, Fences, Next, OwnerInfo, Place, Reader, Refusal, RingTotals, SharedWriter,
-    SlotFigures, Start, System, Wake, recover,
+    CopyReader, Fences, Next, OwnerInfo, Place, ProducerFigures, Reader, Refusal, RingTotals, Seat,
+    SharedWriter, Start, System, Wake, recover,
 };
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
 
@@ -355,9 +355,9 @@ fn balanced(world: &World, policy: Policy, attached_once: bool) -> RingTotals {
         return totals; // figures are since the last attach
     }
     // The slots' figures agree with the stream's, to the record and the byte.
-    let figures = SlotFigures::all(at);
-    let sum = |of: fn(&SlotFigures) -> perfring_ring::Count| {
-        figures.iter().fold(perfring_ring::Count::default(), |sum, figures| sum.plus(of(figures)))
+    let seats = Seat::producers(at);
+    let sum = |of: fn(&ProducerFigures) -> perfring_ring::Count| {
+        seats.iter().fold(perfring_ring::Count::default(), |sum, seat| sum.plus(of(&seat.figures)))
     };
     assert_eq!(sum(|of| of.written), sums.written);
     assert_eq!(sum(|of| of.reclaimed), sums.reclaimed);

@@ -6,7 +6,7 @@ use perfring_abi::{Cause, Evict, Lead, Policy, RecordType, RecordWord, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
     BatchSpan, Count, Fences, Next, Owed, Place, Reader, Recovered, Refusal, Refused, Reserved,
-    RingCopy, RingTotals, Shared, SharedWriter, SlotFigures, System, Wake, recover,
+    RingCopy, RingTotals, Shared, SharedWriter, System, Wake, recover,
 };
 use proptest::prelude::*;
 use std::collections::HashSet;
@@ -460,13 +460,13 @@ impl<'a> Model<'a> {
         };
         assert_eq!(passed.plus(totals.present), written, "written = read or overwritten + present");
         // The slots agree: those of live producers count since they attached, no more than all.
-        let figures = SlotFigures::all(at);
-        for of in &figures {
-            let open = self.parts.iter().filter(|part| part.kind == Kind::Open(of.slot));
-            assert_eq!(of.open.records, open.count() as u64);
+        let seats = perfring_ring::Seat::producers(at);
+        for of in &seats {
+            let open = self.parts.iter().filter(|part| part.kind == Kind::Open(of.number));
+            assert_eq!(of.figures.open.records, open.count() as u64);
         }
-        let sum = |of: fn(&SlotFigures) -> Count| {
-            figures.iter().map(of).fold(Count::default(), Count::plus)
+        let sum = |of: fn(&perfring_ring::ProducerFigures) -> Count| {
+            seats.iter().map(|seat| of(&seat.figures)).fold(Count::default(), Count::plus)
         };
         let all = count(0, end); // also what has ended behind an open one
         assert!(sum(|of| of.reclaimed).records <= all[2].records);

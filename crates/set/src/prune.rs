@@ -4,7 +4,7 @@ use crate::dir::SetError;
 use crate::entry::{RingEntry, list};
 use perfring_consumer::{
     AttachError, Count, Layout, Policy, RingTotals,
-    files::{Identity, Idle, RingFile, Role, Seat},
+    files::{Identity, Idle, RingFile, Role, SeatId},
     stat::OwnerInfo,
 };
 use perfring_producer::files::remove_dead_drafts;
@@ -298,8 +298,8 @@ fn judge_open(file: &RingFile, rule: &PruneRule) -> Result<Result<RingTotals, Ke
         if file.is_held(seat)? {
             let owner = file.holder(seat)?;
             return Ok(Err(match seat {
-                Seat::Producer(_) => Kept::Producer(owner),
-                Seat::Consumer | Seat::Named(_) => Kept::Consumer(owner),
+                SeatId::Producer(_) => Kept::Producer(owner),
+                SeatId::Consumer | SeatId::Named(_) => Kept::Consumer(owner),
             }));
         }
     }

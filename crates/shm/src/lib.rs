@@ -54,7 +54,7 @@ pub use file::draft_name::{dead_drafts, remove_dead_drafts};
 pub use file::error::{AttachError, CreateError, Role};
 pub use file::file_system::FileSystem;
 pub use file::location::{Location, cpu_of_ring, cpu_ring, is_in_set, is_priority};
-pub use file::open::{Identity, RingFile, Seat};
+pub use file::open::{Identity, RingFile, SeatId};
 pub use file::open_or_create::{OpenError, create_if_missing, open_or_create};
 pub use file::remove::{Idle, Removal, remove};
 pub use file::trust::{Promise, Trust};
@@ -102,7 +102,7 @@ pub mod files {
     pub use crate::file::error::Role;
     pub use crate::file::file_system::FileSystem;
     pub use crate::file::location::is_priority;
-    pub use crate::file::open::{Identity, RingFile, Seat};
+    pub use crate::file::open::{Identity, RingFile, SeatId};
     pub use crate::file::open_or_create::create_if_missing;
     pub use crate::file::remove::{Idle, Removal, remove};
     #[doc(hidden)] // for `set`

@@ -5,7 +5,7 @@ use perfring_consumer::{Count, Layout, Policy, Producers, RingTotals, Stat};
 
 /// Returns whether a producer is attached.
 pub fn is_fed(stat: &Stat) -> bool {
-    stat.producer.alive || stat.producers.iter().any(|member| member.alive)
+    stat.producer.is_alive() || stat.producers.iter().any(|member| member.is_alive())
 }
 
 /// How full an area of a ring is.

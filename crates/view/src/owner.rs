@@ -3,7 +3,7 @@
 use crate::process::State;
 use perfring_consumer::{
     Location, Producers, Stat,
-    stat::{HeldUp, Holding, Member, OwnerInfo, SeatState},
+    stat::{HeldUp, OwnerInfo, ProducerFigures, Seat, SeatState},
 };
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub fn printable(text: &str) -> String {
 }
 
 /// Formats the present or last holder of a seat.
-pub fn holding(holding: &Holding, state: State) -> String {
+pub fn holding(holding: &Seat, state: State) -> String {
     let owner = &holding.owner;
     match state {
         State::Seat(SeatState::Free) => "none so far".to_owned(),
@@ -45,13 +45,13 @@ pub fn producers_state(stat: &Stat) -> SeatState {
 }
 
 /// Returns the producer that has a slot, or had it last.
-pub fn member(stat: &Stat, slot: u32) -> Option<&Member> {
-    stat.producers.iter().find(|member| member.figures.slot == slot)
+pub fn member(stat: &Stat, slot: u32) -> Option<&Seat<ProducerFigures>> {
+    stat.producers.iter().find(|member| member.number == slot)
 }
 
 /// Formats a slot and its owner.
 pub fn owner(stat: &Stat, slot: u32) -> String {
-    match member(stat, slot).map(|member| &member.figures.owner) {
+    match member(stat, slot).map(|member| &member.owner) {
         Some(owner) => format!("slot {slot} ({}, pid {})", name(owner), owner.pid),
         // The slot after the last one is a recovery's.
         None if slot == stat.layout.slots => "a recovery of the ring".to_owned(),
@@ -99,10 +99,10 @@ mod tests {
     #[test]
     fn a_holder_is_shown_with_its_state() {
         let shop = OwnerInfo { epoch: 1, pid: 17, name: "shop".to_owned(), ..OwnerInfo::default() };
-        let seat = |state, owner: &OwnerInfo| Holding {
-            owner: owner.clone(),
-            alive: state == SeatState::Alive,
+        let seat = |state, owner: &OwnerInfo| Seat {
             state,
+            owner: owner.clone(),
+            ..Seat::<()>::default()
         };
         let say = |state| holding(&seat(SeatState::Alive, &shop), state);
         assert_eq!(say(State::Seat(SeatState::Alive)), "shop, pid 17, alive");

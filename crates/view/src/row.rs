@@ -202,8 +202,8 @@ pub(crate) fn lag(stat: &Stat) -> Option<u64> {
     let totals = stat.totals.as_ref()?;
     match stat.layout.policy {
         Policy::Drop => {
-            let waited_for = stat.consumers.iter().filter(|consumer| consumer.waited_for);
-            let most = waited_for.map(|consumer| consumer.unread.records).max();
+            let waited_for = stat.consumers.iter().filter(|consumer| consumer.figures.waited_for);
+            let most = waited_for.map(|consumer| consumer.figures.unread.records).max();
             Some(most.unwrap_or(totals.present.records))
         }
         Policy::Overwrite if stat.consumer.owner.epoch == 0 => None,
@@ -241,7 +241,7 @@ pub(crate) fn producers(stat: &Stat) -> Vec<(SeatState, &OwnerInfo)> {
     let mut all: Vec<_> = match stat.layout.producers {
         Producers::One => vec![only],
         Producers::Many | Producers::Cpu => {
-            stat.producers.iter().map(|member| (member.state, &member.figures.owner)).collect()
+            stat.producers.iter().map(|member| (member.state, &member.owner)).collect()
         }
     };
     let is_fed = is_fed(stat);
@@ -250,7 +250,7 @@ pub(crate) fn producers(stat: &Stat) -> Vec<(SeatState, &OwnerInfo)> {
 }
 
 pub(crate) fn producer(stat: &Stat) -> String {
-    let alive = stat.producers.iter().filter(|member| member.alive).count();
+    let alive = stat.producers.iter().filter(|member| member.is_alive()).count();
     match (alive, &stat.producer.owner) {
         (2.., _) => format!("{alive} alive"),
         (_, owner) if owner.epoch == 0 => "none yet".to_owned(),

@@ -171,7 +171,7 @@ impl Watched {
             ..first
         };
         self.before = Some(after);
-        let named = stat.consumers.iter().map(|of| (of.seat, of.totals.read.records));
+        let named = stat.consumers.iter().map(|of| (of.number, of.figures.totals.read.records));
         let read_by = named.chain([(ONLY, read.records)]).collect();
         self.rates.renew(Counts { at: now, read_at, written, read, lost, read_by }, span);
         let quiet = now.duration_since(after.wrote_at);
@@ -223,11 +223,11 @@ impl Watched {
         for named in &stat.consumers {
             readers.push(Reader {
                 holder: Holder::of(named.state, &named.owner, at, processes),
-                unread: named.unread,
-                pos: named.totals.pos,
-                missed: named.totals.lapped.records,
-                slowest: named.slowest,
-                rate: self.rates.read_by.get(&named.seat).copied(),
+                unread: named.figures.unread,
+                pos: named.figures.totals.pos,
+                missed: named.figures.totals.lapped.records,
+                slowest: named.figures.slowest,
+                rate: self.rates.read_by.get(&named.number).copied(),
             });
         }
         readers

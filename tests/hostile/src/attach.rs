@@ -10,7 +10,7 @@ use perfring_consumer::{
     Consumer, ConsumerOptions, Item, Observer, ObserverOptions, Snapshot, Start, Stat,
     WaitStrategy, WakeAt,
     advanced::{Lines, Saved},
-    files::{RingFile as Look, Seat, recover},
+    files::{RingFile as Look, SeatId, recover},
 };
 use perfring_producer::{Producer, RecordType, SharedProducer};
 use perfring_testkit::choices::{Choices, Input};
@@ -151,8 +151,8 @@ impl Sides {
             _ => {
                 let Some(peek) = sentence(Look::inspect(path)) else { return };
                 let _ = (sentence(peek.is_in_use()), sentence(peek.totals()), peek.identity());
-                let _ = sentence(peek.holder(Seat::Consumer)).map(|who| who.name.len());
-                let _ = sentence(peek.holder(Seat::Producer(0)));
+                let _ = sentence(peek.holder(SeatId::Consumer)).map(|who| who.name.len());
+                let _ = sentence(peek.holder(SeatId::Producer(0)));
             }
         }
     }

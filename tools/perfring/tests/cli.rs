@@ -196,7 +196,7 @@ fn ctrl_c_and_term_end_in_order() {
         }
         // A consumer has released what it showed.
         let stat = Stat::read(Path::new(&ring)).unwrap();
-        assert!(!stat.consumer.alive);
+        assert!(!stat.consumer.is_alive());
         assert_eq!(stat.totals.unwrap().present.records, 0);
         let mut live = Live::start(&["stat", "--json", "-i", "10ms", &ring]);
         live.line();

@@ -134,7 +134,7 @@ fn who_detached_and_who_was_killed_are_told_apart_alike_by_the_library_and_every
             _ => {
                 // A slot that nobody had is taken first: the last one is this process's.
                 let member = stat.producers.last().unwrap();
-                (member.state, member.figures.owner.clone())
+                (member.state, member.owner.clone())
             }
         };
         assert_eq!((found, owner.pid, &*owner.name), (state, pid, "who"), "{here}");

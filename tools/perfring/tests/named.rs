@@ -31,7 +31,7 @@ fn each_is_shown_by_its_name_with_how_it_is_and_how_far_behind() {
     let mut fast = Consumer::attach_as(Path::new(&ring), "fast").unwrap();
     let slow = Live::start(&["consume", "-f", "--name", "slow", &ring]);
     // Not only in their seats: one that is stopped there would not be waited for yet.
-    let all = |stat: &Stat| stat.consumers.iter().filter(|one| one.waited_for).count() == 3;
+    let all = |stat: &Stat| stat.consumers.iter().filter(|one| one.figures.waited_for).count() == 3;
     until("all to attach", || all(&Stat::read(Path::new(&ring)).unwrap()));
     slow.signal(Signal::SIGSTOP);
     until("it to stop", || stat().contains("stopped: slow"));

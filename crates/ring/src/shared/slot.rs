@@ -6,7 +6,7 @@
 //! has happened: see [`happened`]. The process that sweeps the slot settles it for good.
 
 use crate::counters::{Count, Refused};
-use crate::holder::OwnerInfo;
+use crate::holder::{OwnerInfo, Seat, SeatState};
 use crate::reserve::Refusal;
 use crate::seq_latch::{self, LatchCopy, SeqLatchWriter};
 use crate::view::Shared;
@@ -202,11 +202,7 @@ impl Figures {
 
 /// The figures of one producer of a shared ring, since it attached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SlotFigures {
-    /// The slot that it has, or had.
-    pub slot: u32,
-    /// Its owner info.
-    pub owner: OwnerInfo,
+pub struct ProducerFigures {
     /// Committed.
     pub written: Count,
     /// Discarded.
@@ -221,22 +217,22 @@ pub struct SlotFigures {
     pub open: Count,
 }
 
-impl SlotFigures {
-    /// Returns the figures of all slots that were ever used.
+impl Seat<ProducerFigures> {
+    /// Returns all slots that were ever used.
     #[must_use]
-    pub fn all(at: Shared<'_>) -> Vec<SlotFigures> {
-        let mut figures: Vec<_> = (0..at.slots.len() as u32)
+    pub fn producers(at: Shared<'_>) -> Vec<Self> {
+        let mut seats: Vec<_> = (0..at.slots.len() as u32)
             .map(|index| Self::of(at, index))
-            .filter(|figures| figures.owner.epoch != 0)
+            .filter(|seat| seat.owner.epoch != 0)
             .collect();
         // Approximate for a ring in use.
         for record in at.unpublished(at.ring.head()).map_while(Result::ok) {
             let owner = record.word.owner();
-            if let Some(found) = figures.iter_mut().find(|figures| owner == Some(figures.slot)) {
-                found.open.add(record.size());
+            if let Some(found) = seats.iter_mut().find(|seat| owner == Some(seat.number)) {
+                found.figures.open.add(record.size());
             }
         }
-        figures
+        seats
     }
 
     fn of(at: Shared<'_>, index: u32) -> Self {
@@ -246,9 +242,7 @@ impl SlotFigures {
             .map_or(Count::default(), |whole| Count::get(&whole.words, 2));
         let now = Losses::load(at, index);
         let then = Losses::from_words(&base_losses(&base));
-        SlotFigures {
-            slot: index,
-            owner: OwnerInfo::read(&slot.holder),
+        let figures = ProducerFigures {
             written: written.since(Count::get(&base, 0)),
             discarded: now.discarded.since(then.discarded),
             reclaimed: now.reclaimed.since(then.reclaimed),
@@ -257,7 +251,9 @@ impl SlotFigures {
             // they are none of the successor's own.
             reported: now.reported.since(then.refused),
             open: Count::default(),
-        }
+        };
+        let (state, owner) = (SeatState::default(), OwnerInfo::read(&slot.holder));
+        Seat { number: index, state, owner, figures }
     }
 }
 

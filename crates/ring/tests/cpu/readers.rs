@@ -5,7 +5,7 @@ use super::world::{SLOTS, World};
 use crate::model::told;
 use perfring_abi::{Cause, Evict, Policy};
 use perfring_ring::{
-    CopyReader, Count, Fences, Next, Place, Reader, RingCopy, RingTotals, SlotFigures, Start,
+    CopyReader, Count, Fences, Next, Place, Reader, RingCopy, RingTotals, Seat, Start,
     newest_timestamp,
 };
 use std::sync::atomic::Ordering::Relaxed;
@@ -203,9 +203,9 @@ impl World<'_> {
     }
 
     fn check_slots(&self) {
-        for figures in SlotFigures::all(self.at()) {
-            let own = self.own[figures.slot as usize];
-            let open = self.expected.open().filter(|(_, slot)| *slot == figures.slot);
+        for Seat { number, figures, .. } in Seat::producers(self.at()) {
+            let own = self.own[number as usize];
+            let open = self.expected.open().filter(|(_, slot)| *slot == number);
             assert_eq!(figures.open.records, open.count() as u64);
             assert_eq!(figures.written, own.written, "without its sequences");
             assert_eq!(figures.discarded, own.discarded);

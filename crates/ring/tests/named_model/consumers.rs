@@ -6,7 +6,7 @@ use perfring_abi::atomic::Ordering;
 use perfring_abi::{Cause, Policy};
 use perfring_ring::{
     ConsumerTotals, CopyReader, Count, Fences, Lost, Next, OwnerInfo, Reader, Refused, Ring, Saved,
-    SeatFigures, Start, System, drop_dead, slowest_seats,
+    Start, System, drop_dead, slowest_seats,
 };
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -291,7 +291,7 @@ impl World<'_> {
     }
 
     pub(crate) fn check_seats(&self) {
-        let figures = SeatFigures::all(self.heap.ring(), self.heap.seats());
+        let figures = perfring_ring::Seat::consumers(self.heap.ring(), self.heap.seats(), None);
         let mut figures = figures.into_iter();
         for (number, seat) in (0..).zip(&self.seats) {
             let word = self.word(number).load(Ordering::Relaxed);
@@ -303,7 +303,9 @@ impl World<'_> {
                 continue;
             }
             let found = figures.next().unwrap();
-            assert_eq!((found.seat, found.waited_for), (number, seat.waited_for));
+            assert_eq!(found.number, number);
+            let found = found.figures;
+            assert_eq!(found.waited_for, seat.waited_for);
             let at_tail = seat.totals.pos == seat.tail;
             let expected = seat.ahead.filter(|_| !at_tail).unwrap_or(seat.totals);
             assert_eq!(found.totals, expected, "seat {number}");

@@ -1,6 +1,6 @@
 //! The system calls that the algorithm of shared rings needs: liveness, pauses and the clock.
 
-use crate::file::open::{RingFile, Seat};
+use crate::file::open::{RingFile, SeatId};
 use crate::sys::clock::now_ns;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::JOIN_LOCK_BYTE;
@@ -24,7 +24,7 @@ impl System for FileLocks {
         // An invalid slot means that the ring is corrupt, so nothing is taken over. Nor is it if
         // the query fails: a file system without such locks has no shared rings. VERIFICATION.md's "The
         // dead that look alive" has both.
-        slot > self.0.layout.slots || self.0.is_held(Seat::Producer(slot)).unwrap_or(true)
+        slot > self.0.layout.slots || self.0.is_held(SeatId::Producer(slot)).unwrap_or(true)
     }
 
     #[inline]
@@ -56,7 +56,7 @@ pub(crate) fn is_dead(ring: &RingFile) -> impl Fn(u32) -> bool + use<> {
 /// Drops dead consumers from those that are waited for, if the slowest is dead. Returns whether there
 /// were any. Does nothing while another process joins or does the same: then the next call does it.
 pub(crate) fn drop_dead_of(ring: &RingFile, at: Ring<'_>) -> bool {
-    let is_dead = |seat| !ring.is_held(Seat::Named(seat)).unwrap_or(true);
+    let is_dead = |seat| !ring.is_held(SeatId::Named(seat)).unwrap_or(true);
     if ring.layout.consumers == 0 || !slowest_seats(at).any(is_dead) {
         return false;
     }

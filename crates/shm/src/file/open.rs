@@ -42,7 +42,7 @@ pub struct Identity {
 
 /// A seat that one process at a time can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seat {
+pub enum SeatId {
     /// A producer's slot: 0 in an exclusive ring.
     Producer(u32),
     /// The consumer's seat.
@@ -202,13 +202,13 @@ impl RingFile {
         open.nlink() == 0 || std::fs::metadata(self.location.as_path()).is_ok_and(is_other)
     }
 
-    pub(crate) fn lock_byte(&self, seat: Seat) -> u64 {
+    pub(crate) fn lock_byte(&self, seat: SeatId) -> u64 {
         match seat {
             // The slot after the last one stands for a process that recovers the ring.
-            Seat::Producer(slot) if slot == self.layout.slots => RECOVER_LOCK_BYTE,
-            Seat::Producer(slot) => self.layout.slot_lock_byte(slot),
-            Seat::Consumer => CONSUMER_LOCK_BYTE,
-            Seat::Named(seat) => self.layout.consumer_lock_byte(seat),
+            SeatId::Producer(slot) if slot == self.layout.slots => RECOVER_LOCK_BYTE,
+            SeatId::Producer(slot) => self.layout.slot_lock_byte(slot),
+            SeatId::Consumer => CONSUMER_LOCK_BYTE,
+            SeatId::Named(seat) => self.layout.consumer_lock_byte(seat),
         }
     }
 
@@ -217,7 +217,7 @@ impl RingFile {
     ///
     /// # Errors
     /// [`AttachError::Io`] where the file system has no such locks.
-    pub fn is_held(&self, seat: Seat) -> Result<bool, AttachError> {
+    pub fn is_held(&self, seat: SeatId) -> Result<bool, AttachError> {
         let held = self.file.is_held(self.lock_byte(seat));
         held.map_err(|source| self.io("querying its locks", source))
     }
@@ -242,7 +242,7 @@ impl RingFile {
             Producers::Many | Producers::Cpu => self.layout.slots,
         };
         for slot in 0..slots {
-            if self.is_held(Seat::Producer(slot))? {
+            if self.is_held(SeatId::Producer(slot))? {
                 return Ok(true);
             }
         }
@@ -258,7 +258,7 @@ impl RingFile {
     }
 
     /// Returns a seat that a live process holds, if there is one.
-    pub(crate) fn held_seat(&self) -> Result<Option<Seat>, AttachError> {
+    pub(crate) fn held_seat(&self) -> Result<Option<SeatId>, AttachError> {
         for seat in self.seats() {
             if self.is_held(seat)? {
                 return Ok(Some(seat));
@@ -268,9 +268,9 @@ impl RingFile {
     }
 
     /// Returns all seats of the ring.
-    pub fn seats(&self) -> impl Iterator<Item = Seat> + use<> {
-        let named = (0..self.layout.consumers).map(Seat::Named);
-        (0..self.layout.slots).map(Seat::Producer).chain([Seat::Consumer]).chain(named)
+    pub fn seats(&self) -> impl Iterator<Item = SeatId> + use<> {
+        let named = (0..self.layout.consumers).map(SeatId::Named);
+        (0..self.layout.slots).map(SeatId::Producer).chain([SeatId::Consumer]).chain(named)
     }
 
     /// Fails if the ring is of the other kind.

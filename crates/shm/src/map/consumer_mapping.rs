@@ -3,7 +3,7 @@
 use crate::file::error::AttachError;
 use crate::file::liveness::is_dead;
 use crate::file::location::Location;
-use crate::file::open::{FileAccess, RingFile, Seat};
+use crate::file::open::{FileAccess, RingFile, SeatId};
 use crate::file::presence::Presence;
 use crate::file::trust::Trust;
 use crate::map::address_range::DataAccess;
@@ -96,7 +96,7 @@ impl ConsumerMapping {
         };
         drop(opening);
         let (lock, taken, signed_seat) = match area {
-            None => (ring.take(Seat::Consumer)?, None, None),
+            None => (ring.take(SeatId::Consumer)?, None, None),
             Some(area) => {
                 let Taken { lock, seat, joining, signed } = take(&ring, map.ring(), area, name)?;
                 (lock, Some((seat, joining)), Some(signed))

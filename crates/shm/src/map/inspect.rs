@@ -3,20 +3,20 @@
 use crate::file::error::{AttachError, Role};
 use crate::file::liveness::is_dead;
 use crate::file::location::Location;
-use crate::file::open::{FileAccess, RingFile, Seat};
+use crate::file::open::{FileAccess, RingFile, SeatId};
 use crate::map::plain::Plain;
 use crate::sys::clock::{boot_began_ns, boot_id};
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::Producers;
 use perfring_abi::atomic::Ordering;
-use perfring_ring::{Anchors, OwnerInfo, RingTotals, SeatFigures, SeatState, SlotFigures};
+use perfring_ring::{Anchors, ConsumerFigures, OwnerInfo, ProducerFigures, RingTotals, Seat};
 
 impl RingFile {
     /// Returns the owner info of the seat's present or last holder.
     ///
     /// # Errors
     /// [`AttachError::Io`] if the file cannot be mapped.
-    pub fn holder(&self, seat: Seat) -> Result<OwnerInfo, AttachError> {
+    pub fn holder(&self, seat: SeatId) -> Result<OwnerInfo, AttachError> {
         let map = Plain::map(self)?;
         map.sure(self, map.holder(seat))
     }
@@ -25,9 +25,14 @@ impl RingFile {
     ///
     /// # Errors
     /// [`AttachError::Io`] if the file cannot be mapped, or where the file system has no such locks.
-    pub fn seat(&self, seat: Seat) -> Result<(SeatState, OwnerInfo), AttachError> {
+    pub fn seat(&self, seat: SeatId) -> Result<Seat, AttachError> {
         let map = Plain::map(self)?;
-        map.sure(self, map.seat(self, seat)?)
+        let (state, owner) = map.seat(self, seat)?;
+        let number = match seat {
+            SeatId::Producer(number) | SeatId::Named(number) => number,
+            SeatId::Consumer => 0,
+        };
+        map.sure(self, Seat { number, state, owner, figures: () })
     }
 
     /// Returns the totals; `None` if they are corrupt.
@@ -70,7 +75,7 @@ impl RingFile {
     }
 
     /// Takes a seat, or returns an error that names its holder.
-    pub(crate) fn take(&self, seat: Seat) -> Result<ByteLock, AttachError> {
+    pub(crate) fn take(&self, seat: SeatId) -> Result<ByteLock, AttachError> {
         let io = |source| self.io("locking its seat", source);
         let byte = self.lock_byte(seat);
         let take = || ByteLock::take(&self.file, byte).map_err(io);
@@ -79,10 +84,10 @@ impl RingFile {
     }
 
     /// Returns the error for a seat that is taken.
-    pub(crate) fn busy(&self, seat: Seat) -> AttachError {
+    pub(crate) fn busy(&self, seat: SeatId) -> AttachError {
         let role = match seat {
-            Seat::Producer(_) => Role::Producer,
-            Seat::Consumer | Seat::Named(_) => Role::Consumer,
+            SeatId::Producer(_) => Role::Producer,
+            SeatId::Consumer | SeatId::Named(_) => Role::Consumer,
         };
         match self.holder(seat) {
             Ok(holder) => AttachError::Busy { location: self.location.clone(), role, holder },
@@ -93,7 +98,7 @@ impl RingFile {
     /// Returns the error for a live producer that holds the ring's lock and does not go on, or did
     /// not for a while.
     pub(crate) fn held_up(&self, slot: u32) -> AttachError {
-        match self.holder(Seat::Producer(slot)) {
+        match self.holder(SeatId::Producer(slot)) {
             Ok(holder) => AttachError::HeldUp { location: self.location.clone(), slot, holder },
             Err(error) => error,
         }
@@ -130,11 +135,9 @@ pub fn slots(ring: &RingFile) -> Result<SlotsSeen, AttachError> {
     }
     let map = Plain::map(ring)?;
     let at = map.shared();
-    let mut figures = Vec::new();
-    for mut of in SlotFigures::all(at) {
-        let state;
-        (state, of.owner) = map.seat(ring, Seat::Producer(of.slot))?;
-        figures.push((state, of));
+    let mut producers = Seat::producers(at);
+    for seat in &mut producers {
+        (seat.state, seat.owner) = map.seat(ring, SeatId::Producer(seat.number))?;
     }
     let line = &at.ring().header().shared;
     let held_up = at.held_up();
@@ -142,7 +145,7 @@ pub fn slots(ring: &RingFile) -> Result<SlotsSeen, AttachError> {
     let since = line.stuck_since_ns.load(Ordering::Relaxed);
     let noted = since != 0 && line.stuck_pos.load(Ordering::Relaxed) == at.ring().head();
     let seen = SlotsSeen {
-        figures,
+        producers,
         locked_by: at.locked_by(),
         held_up,
         held_up_since_ns: (held_up.is_some() && noted).then_some(since),
@@ -150,14 +153,15 @@ pub fn slots(ring: &RingFile) -> Result<SlotsSeen, AttachError> {
     map.sure(ring, seen)
 }
 
-/// Returns the named consumers that have, or had, their seats, and how each is.
-pub fn named(ring: &RingFile) -> Result<Vec<(SeatState, SeatFigures)>, AttachError> {
+/// Returns the named consumers that have, or had, their seats, of a ring with these totals.
+pub fn named(
+    ring: &RingFile,
+    totals: Option<&RingTotals>,
+) -> Result<Vec<Seat<ConsumerFigures>>, AttachError> {
     let map = Plain::map(ring)?;
-    let mut all = Vec::new();
-    for mut figures in SeatFigures::all(map.ring(), map.seats()) {
-        let state;
-        (state, figures.owner) = map.seat(ring, Seat::Named(figures.seat))?;
-        all.push((state, figures));
+    let mut all = Seat::consumers(map.ring(), map.seats(), totals);
+    for seat in &mut all {
+        (seat.state, seat.owner) = map.seat(ring, SeatId::Named(seat.number))?;
     }
     map.sure(ring, all)
 }
@@ -165,8 +169,8 @@ pub fn named(ring: &RingFile) -> Result<Vec<(SeatState, SeatFigures)>, AttachErr
 /// The producers of a shared ring as seen from outside.
 #[derive(Clone, Debug, Default)]
 pub struct SlotsSeen {
-    /// For each producer: how it is, and its figures.
-    pub figures: Vec<(SeatState, SlotFigures)>,
+    /// The slots that have, or had, a producer.
+    pub producers: Vec<Seat<ProducerFigures>>,
     /// The slot that holds the ring's lock at this moment.
     pub locked_by: Option<u32>,
     /// The slot whose open reservation holds up `data_head`.

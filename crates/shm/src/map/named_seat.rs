@@ -1,7 +1,7 @@
 //! The seats of named consumers: taking one by name.
 
 use crate::file::error::AttachError;
-use crate::file::open::{RingFile, Seat};
+use crate::file::open::{RingFile, SeatId};
 use crate::sys::exit::Signed;
 use crate::sys::fork::NotForChildren;
 use crate::sys::ofd_lock::ByteLock;
@@ -109,7 +109,7 @@ pub(crate) fn take(
     let mut taken = 0;
     let lock = ring.take_with(|| {
         for seat in own.iter().chain(&others) {
-            let lock = ByteLock::take(&ring.file, ring.lock_byte(Seat::Named(*seat)));
+            let lock = ByteLock::take(&ring.file, ring.lock_byte(SeatId::Named(*seat)));
             if let Some(lock) = lock.map_err(|source| ring.io("locking its seat", source))? {
                 taken = *seat;
                 return Ok(Some(lock));
@@ -118,11 +118,11 @@ pub(crate) fn take(
         Ok(None)
     })?;
     let Some(lock) = lock else {
-        let mut bytes = own.iter().chain(&others).map(|seat| ring.lock_byte(Seat::Named(*seat)));
+        let mut bytes = own.iter().chain(&others).map(|seat| ring.lock_byte(SeatId::Named(*seat)));
         let blocked = bytes.find_map(|byte| ring.read_locked((byte, 1)));
         let (location, consumers) = (ring.location.clone(), ring.layout.consumers);
         return Err(blocked.unwrap_or_else(|| match own {
-            Some(seat) => ring.busy(Seat::Named(seat)),
+            Some(seat) => ring.busy(SeatId::Named(seat)),
             None => AttachError::Consumers { location, consumers },
         }));
     };

@@ -3,7 +3,7 @@
 use crate::file::error::AttachError;
 use crate::file::liveness::is_dead;
 use crate::file::location::Location;
-use crate::file::open::{FileAccess, RingFile, Seat};
+use crate::file::open::{FileAccess, RingFile, SeatId};
 use crate::file::presence::Presence;
 use crate::file::trust::Trust;
 use crate::map::plain::Plain;
@@ -77,7 +77,7 @@ impl ObserverMapping {
 
     /// Returns the owner info of the first producer's slot.
     pub fn producer(&self) -> OwnerInfo {
-        self.map.holder(Seat::Producer(0))
+        self.map.holder(SeatId::Producer(0))
     }
 
     /// Returns the ring's totals.

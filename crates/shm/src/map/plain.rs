@@ -1,7 +1,7 @@
 //! The plain mapping of a whole ring, for readers that copy.
 
 use crate::file::error::AttachError;
-use crate::file::open::{FileAccess, RingFile, Seat};
+use crate::file::open::{FileAccess, RingFile, SeatId};
 use crate::file::trust::Trust;
 use crate::map::control::{slots, words_before};
 use crate::map::named_seat::seats;
@@ -109,12 +109,12 @@ impl Plain {
     }
 
     /// Returns the owner info of a seat's present or last holder; empty if there is no such seat.
-    pub(crate) fn holder(&self, seat: Seat) -> OwnerInfo {
+    pub(crate) fn holder(&self, seat: SeatId) -> OwnerInfo {
         let at = self.shared();
         let holder = match seat {
-            Seat::Producer(slot) => at.slots().get(slot as usize).map(|slot| &slot.holder),
-            Seat::Consumer => Some(&at.ring().header().consumer_holder),
-            Seat::Named(seat) => self.seats().get(seat as usize).map(|seat| &seat.holder),
+            SeatId::Producer(slot) => at.slots().get(slot as usize).map(|slot| &slot.holder),
+            SeatId::Consumer => Some(&at.ring().header().consumer_holder),
+            SeatId::Named(seat) => self.seats().get(seat as usize).map(|seat| &seat.holder),
         };
         holder.map_or_else(OwnerInfo::default, OwnerInfo::read)
     }
@@ -123,7 +123,7 @@ impl Plain {
     pub(crate) fn seat(
         &self,
         ring: &RingFile,
-        seat: Seat,
+        seat: SeatId,
     ) -> Result<(SeatState, OwnerInfo), AttachError> {
         let held = ring.is_held(seat)?;
         let owner = self.holder(seat);

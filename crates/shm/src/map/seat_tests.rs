@@ -1,7 +1,7 @@
 //! What a handle knows of the seats of its ring.
 
 use crate::file::create::{RingOptions, create};
-use crate::file::open::{FileAccess, RingFile, Seat};
+use crate::file::open::{FileAccess, RingFile, SeatId};
 use crate::map::consumer_mapping::{ConsumerMapping, Lines};
 use crate::map::shared_window::SharedWindow;
 use crate::map::write_window::WriteWindow;
@@ -19,7 +19,7 @@ fn a_handle_knows_that_it_holds_its_own_seat() {
     create(&one, &RingOptions::default()).unwrap();
     create(&many, &RingOptions::many()).unwrap();
     let held = |file: &RingFile, seat| file.is_held(seat).unwrap();
-    let (producer, consumer) = (Seat::Producer(0), Seat::Consumer);
+    let (producer, consumer) = (SeatId::Producer(0), SeatId::Consumer);
 
     let writer = WriteWindow::attach(&one, Trust::Auto).unwrap();
     let (file, other) = (writer.file().clone(), RingFile::inspect(&one).unwrap());
@@ -32,10 +32,10 @@ fn a_handle_knows_that_it_holds_its_own_seat() {
     assert!(!held(&file, producer) && !held(&other, consumer) && !file.is_in_use().unwrap());
 
     let shared = [0, 1].map(|_| SharedWindow::attach(&many, "", Trust::Auto).unwrap());
-    assert!((0..3).all(|slot| held(shared[0].file(), Seat::Producer(slot)) == (slot < 2)));
+    assert!((0..3).all(|slot| held(shared[0].file(), SeatId::Producer(slot)) == (slot < 2)));
     drop(shared);
     let idle = Idle::hold(&many).unwrap();
-    assert!(held(idle.file(), consumer) && held(idle.file(), Seat::Producer(5)));
+    assert!(held(idle.file(), consumer) && held(idle.file(), SeatId::Producer(5)));
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use crate::file::error::AttachError;
 use crate::file::liveness::{FileLocks, drop_dead_of};
 use crate::file::location::Location;
-use crate::file::open::{RingFile, Seat};
+use crate::file::open::{RingFile, SeatId};
 use crate::file::trust::Trust;
 use crate::map::attached::Attached;
 use crate::sys::clock::MachineClock;
@@ -70,7 +70,7 @@ impl WriteWindow {
     pub fn attach(location: impl Into<Location>, trust: Trust) -> Result<Self, AttachError> {
         let attached = Attached::as_producer(location.into(), Producers::One, trust)?;
         let (map, ring) = (&attached.map, &attached.ring);
-        let lock = ring.take(Seat::Producer(0))?;
+        let lock = ring.take(SeatId::Producer(0))?;
         let clock = ring.timestamp_clock()?;
         let mut writer = Writer::attach(map.ring(), &ring.layout, futex::fences())
             .map_err(|source| ring.corrupt(map.guard.report(source)))?;

@@ -4,7 +4,7 @@ use crate::accounts::Balance;
 use crate::figures::types_use::TypesUse;
 use perfring_consumer::{
     Count, Evict, Location, ProducerTotals, Producers, Refused, Report, RingTotals, Stat,
-    stat::{HeldUp, Member, NamedConsumer, OwnerInfo, SeatState},
+    stat::{ConsumerFigures, HeldUp, ProducerFigures, Seat},
 };
 use serde_json::{Map, Value, json};
 
@@ -36,10 +36,10 @@ pub fn object(location: &Location, stat: &Stat, types: Option<&TypesUse>) -> Val
         "uuid": uuid::Uuid::from_bytes(layout.uuid).to_string(),
         "boot_id": uuid::Uuid::from_bytes(layout.boot_id).to_string(),
         "epoch": stat.epoch(),
-        "producer": exclusive.then(|| holder(stat.producer.state, &stat.producer.owner)),
+        "producer": exclusive.then(|| holder(&stat.producer)),
         "slots": stat.producers.iter().map(slot).collect::<Vec<_>>(),
         "held_up": stat.held_up.as_ref().map(held_up),
-        "consumer": holder(stat.consumer.state, &stat.consumer.owner),
+        "consumer": holder(&stat.consumer),
         "consumers": stat.consumers.iter().map(named).collect::<Vec<_>>(),
         "damaged": stat.totals.is_none(),
     });
@@ -114,10 +114,11 @@ fn refused(prefix: &str, refused: &Refused) -> Vec<(String, Count)> {
     causes.map(|(cause, count)| (format!("{prefix}{cause}"), count)).into()
 }
 
-fn holder(state: SeatState, owner: &OwnerInfo) -> Map<String, Value> {
+fn holder<F>(seat: &Seat<F>) -> Map<String, Value> {
+    let owner = &seat.owner;
     let holder: [(&str, Value); 7] = [
-        ("alive", (state == SeatState::Alive).into()),
-        ("state", state.word().into()),
+        ("alive", seat.is_alive().into()),
+        ("state", seat.state.word().into()),
         ("name", owner.name.as_str().into()),
         ("pid", owner.pid.into()),
         ("uid", owner.user().into()),
@@ -128,10 +129,10 @@ fn holder(state: SeatState, owner: &OwnerInfo) -> Map<String, Value> {
 }
 
 /// One producer of a shared ring, with its figures since it attached.
-fn slot(member: &Member) -> Value {
+fn slot(member: &Seat<ProducerFigures>) -> Value {
     let figures = &member.figures;
-    let mut object = holder(member.state, &figures.owner);
-    object.insert("slot".to_owned(), figures.slot.into());
+    let mut object = holder(member);
+    object.insert("slot".to_owned(), member.number.into());
     insert_counts(&mut object, &refused("", &figures.refused));
     insert_counts(
         &mut object,
@@ -146,18 +147,18 @@ fn slot(member: &Member) -> Value {
 }
 
 /// One named consumer.
-fn named(consumer: &NamedConsumer) -> Value {
-    let mut object = holder(consumer.state, &consumer.owner);
-    object.insert("seat".to_owned(), consumer.seat.into());
-    object.insert("waited_for".to_owned(), consumer.waited_for.into());
-    object.insert("slowest".to_owned(), consumer.slowest.into());
-    object.insert("pos".to_owned(), consumer.totals.pos.into());
+fn named(consumer: &Seat<ConsumerFigures>) -> Value {
+    let mut object = holder(consumer);
+    object.insert("seat".to_owned(), consumer.number.into());
+    object.insert("waited_for".to_owned(), consumer.figures.waited_for.into());
+    object.insert("slowest".to_owned(), consumer.figures.slowest.into());
+    object.insert("pos".to_owned(), consumer.figures.totals.pos.into());
     insert_counts(
         &mut object,
         &[
-            ("read".to_owned(), consumer.totals.read),
-            ("lapped".to_owned(), consumer.totals.lapped),
-            ("unread".to_owned(), consumer.unread),
+            ("read".to_owned(), consumer.figures.totals.read),
+            ("lapped".to_owned(), consumer.figures.totals.lapped),
+            ("unread".to_owned(), consumer.figures.unread),
         ],
     );
     object.into()

@@ -192,8 +192,12 @@ impl Meter {
 
 /// Returns the consumers that are alive, and how far each has come.
 fn readers(stat: &Stat) -> Vec<(&OwnerInfo, u64)> {
-    let named = stat.consumers.iter().filter(|of| of.alive).map(|of| (&of.owner, of.totals.pos));
-    let only = stat.totals.as_ref().filter(|_| stat.consumer.alive);
+    let named = stat
+        .consumers
+        .iter()
+        .filter(|of| of.is_alive())
+        .map(|of| (&of.owner, of.figures.totals.pos));
+    let only = stat.totals.as_ref().filter(|_| stat.consumer.is_alive());
     named.chain(only.map(|totals| (&stat.consumer.owner, consumer_pos(stat, totals)))).collect()
 }
 

@@ -395,8 +395,8 @@ impl Stage<'_> {
         assert_eq!(reported_lost - lapped, totals.producer.refused.total().records);
         assert_eq!(reported.records + lapped, totals.producer.written.records);
         // If it died before it stored its owner info, its slot belongs to another now.
-        let victim =
-            stat.producers.iter().map(|one| &one.figures).find(|one| one.owner.name == "victim");
+        let victim = stat.producers.iter().find(|one| one.owner.name == "victim");
+        let victim = victim.map(|one| &one.figures);
         let reclaimed = totals.producer.reclaimed.records;
         let records = victim.map_or(0, |figures| figures.written.records);
         // A record that would have been refused may have waited until it was not.
@@ -420,7 +420,7 @@ impl Stage<'_> {
 
 /// Returns what live producers still have to report.
 pub(crate) fn others_unreported(stat: &Stat, slot: u32) -> u64 {
-    let others = stat.producers.iter().filter(|one| one.figures.slot != slot);
+    let others = stat.producers.iter().filter(|one| one.number != slot);
     others
         .map(|one| one.figures.refused.total().records - one.figures.reported.total().records)
         .sum()

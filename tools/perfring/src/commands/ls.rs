@@ -158,7 +158,7 @@ fn cells(stat: &Stat, newest: Option<u64>) -> [String; 7] {
     let layout = &stat.layout;
     let producer = match layout.producers {
         Producers::Many | Producers::Cpu if is_fed(stat) => {
-            let alive = stat.producers.iter().filter(|member| member.alive).count();
+            let alive = stat.producers.iter().filter(|member| member.is_alive()).count();
             format!("{alive} alive")
         }
         _ => holder(producers_state(stat), stat.producer.owner.pid),
@@ -166,7 +166,7 @@ fn cells(stat: &Stat, newest: Option<u64>) -> [String; 7] {
     let consumer = match layout.consumers {
         0 => holder(stat.consumer.state, stat.consumer.owner.pid),
         seats => {
-            let alive = stat.consumers.iter().filter(|consumer| consumer.alive).count();
+            let alive = stat.consumers.iter().filter(|consumer| consumer.is_alive()).count();
             format!("{alive} of {seats} named")
         }
     };

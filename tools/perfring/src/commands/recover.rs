@@ -66,9 +66,10 @@ fn recover(location: &Location) -> Result<(), Failure> {
 
 /// Formats which named consumers are no longer waited for, as lines.
 fn dropped(before: &Stat, after: &Stat) -> impl Iterator<Item = String> {
-    let waits = |seat| after.consumers.iter().any(|one| one.seat == seat && one.waited_for);
-    let dead = before.consumers.iter().filter(|one| one.waited_for && !one.alive);
-    dead.filter(move |one| !waits(one.seat)).map(|one| {
+    let waits =
+        |seat| after.consumers.iter().any(|one| one.number == seat && one.figures.waited_for);
+    let dead = before.consumers.iter().filter(|one| one.figures.waited_for && !one.is_alive());
+    dead.filter(move |one| !waits(one.number)).map(|one| {
         let (name, pid) = (name(&one.owner), one.owner.pid);
         format!("the consumer {name}, pid {pid}, is dead: no longer waited for")
     })
@@ -86,7 +87,8 @@ fn sentences(before: &Stat, recovered: &Recovered) -> Vec<String> {
     }
     let stranded = before.totals.map_or(0, |totals| totals.stranded.records);
     // While others publish, this number may be outdated.
-    if !recovered.swept.is_empty() && stranded > 0 && !before.producers.iter().any(|m| m.alive) {
+    if !recovered.swept.is_empty() && stranded > 0 && !before.producers.iter().any(|m| m.is_alive())
+    {
         let verb = if stranded == 1 { "is" } else { "are" };
         lines.push(format!("{} behind them {verb} published now", count(stranded, "record")));
     }

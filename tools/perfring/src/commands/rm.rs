@@ -50,7 +50,7 @@ fn remove_set(args: &Args, dir: &Path) -> Result<(), Failure> {
                 "{ring} is not the ring of a CPU: name the rings in {dir} to remove, or use `perfring prune {dir}`"
             )));
         }
-        if !args.force && (is_fed(&stat) || stat.consumer.alive) {
+        if !args.force && (is_fed(&stat) || stat.consumer.is_alive()) {
             return Err(Failure::General(format!(
                 "a process is attached to {ring}; end it first, or remove the rings with --force"
             )));

@@ -48,7 +48,7 @@ impl<const BATCHED: bool> Contestant for Named<BATCHED> {
         // It waits only for those that have come.
         crate::contest::waits::until("perfring", "its consumers did not come", || {
             let stat = perfring_consumer::Stat::read(path).map_err(error)?;
-            let come = stat.consumers.iter().filter(|consumer| consumer.waited_for).count();
+            let come = stat.consumers.iter().filter(|consumer| consumer.figures.waited_for).count();
             Ok((come == setup.receivers).then_some(()))
         })?;
         Ok(NamedSender(producer))

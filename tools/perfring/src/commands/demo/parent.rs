@@ -241,7 +241,7 @@ impl Family {
     fn producers_are_attached(&mut self) -> Result<Option<()>, Failure> {
         for (name, child) in &self.producers {
             let producer = Stat::read(self.dir.join(name))?.producer;
-            if !producer.alive || producer.owner.pid != child.id() {
+            if !producer.is_alive() || producer.owner.pid != child.id() {
                 return Ok(None);
             }
         }
@@ -254,7 +254,7 @@ impl Family {
             return Ok(Some(()));
         }
         for station in STATIONS.iter().filter(|station| station.policy == Policy::Drop) {
-            if !Stat::read(self.dir.join(station.name))?.consumer.alive {
+            if !Stat::read(self.dir.join(station.name))?.consumer.is_alive() {
                 return Ok(None);
             }
         }

@@ -5,7 +5,7 @@ use super::report::Report;
 use crate::failure::Failure;
 use perfring_consumer::{
     Location, Policy, RingTotals, Stat,
-    stat::{NamedConsumer, SeatState},
+    stat::{ConsumerFigures, Seat, SeatState},
 };
 use perfring_view::accounts::Fill;
 use perfring_view::named::{is_read, line};
@@ -26,7 +26,7 @@ pub(super) fn check(
     let state = State::of(stat.consumer.state, &stat.consumer.owner, location);
     let last = holding(&stat.consumer, state);
     let waiting = totals.present.records;
-    if stat.consumer.alive || stat.layout.policy == Policy::Overwrite || waiting == 0 {
+    if stat.consumer.is_alive() || stat.layout.policy == Policy::Overwrite || waiting == 0 {
         return owners::seat(report, "consumer", &stat.consumer, location);
     }
     let wait = if waiting == 1 { "waits" } else { "wait" };
@@ -47,7 +47,7 @@ fn named(
     is_full: bool,
 ) -> Result<(), Failure> {
     let seats = count(stat.layout.consumers.into(), "seat");
-    let alive = stat.consumers.iter().filter(|consumer| consumer.alive).count();
+    let alive = stat.consumers.iter().filter(|consumer| consumer.is_alive()).count();
     let used = format!("{alive} of {seats} for named ones in use");
     let start = || format!("start one, for example `perfring consume {location} --name NAME`");
     if is_full && !is_read(stat) {
@@ -64,19 +64,19 @@ fn named(
 fn one(
     report: &mut Report,
     location: &Location,
-    consumer: &NamedConsumer,
+    consumer: &Seat<ConsumerFigures>,
     is_full: bool,
 ) -> Result<(), Failure> {
     let message = line(consumer, location);
     let pid = consumer.owner.pid;
     match State::of(consumer.state, &consumer.owner, location) {
-        State::Seat(SeatState::Dead | SeatState::Detached) if consumer.waited_for => {
+        State::Seat(SeatState::Dead | SeatState::Detached) if consumer.figures.waited_for => {
             let advice = format!(
                 "the next producer that needs room drops it, or `perfring recover {location}`"
             );
             report.note("consumers", format!("{message}; {advice}"))
         }
-        State::Stopped if is_full && consumer.slowest => {
+        State::Stopped if is_full && consumer.figures.slowest => {
             report.warn("consumers", message, format!("kill -CONT {pid} to continue it, or end it"))
         }
         State::Seat(SeatState::Dead | SeatState::Detached) => report.note("consumers", message),

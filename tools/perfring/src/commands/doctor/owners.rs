@@ -4,7 +4,7 @@ use super::report::Report;
 use crate::failure::Failure;
 use perfring_consumer::{
     Location, Producers, Stat,
-    stat::{HeldUp, Holding, Member, SeatState},
+    stat::{HeldUp, ProducerFigures, Seat, SeatState},
 };
 use perfring_view::owner::{count, held_up, holding, member, owner};
 use perfring_view::process::{State, WHILE_DUMPING, has_open};
@@ -16,7 +16,7 @@ pub(super) fn check(report: &mut Report, location: &Location, stat: &Stat) -> Re
     if stat.layout.producers == Producers::One {
         return seat(report, "producer", &stat.producer, location);
     }
-    let alive = stat.producers.iter().filter(|member| member.alive).count() as u64;
+    let alive = stat.producers.iter().filter(|member| member.is_alive()).count() as u64;
     let slots = u64::from(stat.layout.slots);
     let used = format!("{alive} of {} in use", count(slots, "slot"));
     if alive < slots {
@@ -26,8 +26,8 @@ pub(super) fn check(report: &mut Report, location: &Location, stat: &Stat) -> Re
         report.warn("producers", used, advice)?;
     }
     for member in &stat.producers {
-        let who = || owner(stat, member.figures.slot);
-        match State::of(member.state, &member.figures.owner, location) {
+        let who = || owner(stat, member.number);
+        match State::of(member.state, &member.owner, location) {
             State::DumpingCore => {
                 report.note("producers", format!("{} is dumping core: {WHILE_DUMPING}", who()))?;
             }
@@ -53,7 +53,7 @@ pub(super) fn check(report: &mut Report, location: &Location, stat: &Stat) -> Re
 pub(super) fn seat(
     report: &mut Report,
     check: &str,
-    holder: &Holding,
+    holder: &Seat,
     location: &Location,
 ) -> Result<(), Failure> {
     let state = State::of(holder.state, &holder.owner, location);
@@ -68,14 +68,15 @@ pub(super) fn seat(
 
 /// Reports what dead producers left open.
 fn leftovers(report: &mut Report, location: &Location, stat: &Stat) -> Result<(), Failure> {
-    let left = |member: &&Member| !member.alive && member.figures.open.records > 0;
+    let left =
+        |member: &&Seat<ProducerFigures>| !member.is_alive() && member.figures.open.records > 0;
     let mut found = false;
     for member in stat.producers.iter().filter(left) {
         found = true;
         let open = &member.figures.open;
         let mut message = format!(
             "{}, {}, left {} open ({} bytes)",
-            owner(stat, member.figures.slot),
+            owner(stat, member.number),
             member.state.word(),
             count(open.records, "reservation"),
             open.bytes
@@ -100,7 +101,7 @@ fn held_up_alive(
 ) -> Result<(), Failure> {
     let how = held_up(location, stat, held);
     let (message, advice) = how.split_once(": ").unwrap_or((&how, ""));
-    let holder = member(stat, held.slot).map(|member| &member.figures.owner);
+    let holder = member(stat, held.slot).map(|member| &member.owner);
     let dumps = |owner| State::of(SeatState::Alive, owner, location) == State::DumpingCore;
     let (message, advice) =
         match holder.and_then(|owner| Some((owner.pid, state(owner.pid, location)?))) {

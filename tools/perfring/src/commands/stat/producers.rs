@@ -1,7 +1,10 @@
 //! The producers of a shared ring, as a table; or as paragraphs, where there is no room for one.
 
 use crate::columns::paragraph;
-use perfring_consumer::{Location, stat::Member};
+use perfring_consumer::{
+    Location,
+    stat::{ProducerFigures, Seat},
+};
 use perfring_producer::Producers;
 use perfring_view::owner::name;
 use perfring_view::process::State;
@@ -11,7 +14,7 @@ use std::io::{self, Write};
 const FIGURES: [&str; 7] =
     ["open", "full", "too_large", "contended", "pending", "discarded", "reclaimed"];
 
-fn figures(member: &Member) -> [u64; FIGURES.len()] {
+fn figures(member: &Seat<ProducerFigures>) -> [u64; FIGURES.len()] {
     let figures = &member.figures;
     let refused = &figures.refused;
     [
@@ -32,7 +35,7 @@ pub(super) fn write(
     out: &mut impl Write,
     location: &Location,
     kind: Producers,
-    members: &[Member],
+    members: &[Seat<ProducerFigures>],
     width: Option<usize>,
 ) -> io::Result<()> {
     let states = states(members, location);
@@ -43,36 +46,36 @@ pub(super) fn write(
         return rows.iter().try_for_each(|row| writeln!(out, "{row}"));
     }
     for (member, state) in members.iter().zip(states) {
-        let title = format!("  {:<12} ", format!("slot {}", member.figures.slot));
+        let title = format!("  {:<12} ", format!("slot {}", member.number));
         writeln!(out, "{}", paragraph(&title, &sentence(member, state, written), width))?;
     }
     Ok(())
 }
 
-fn states(members: &[Member], location: &Location) -> Vec<&'static str> {
-    let state = |member: &Member| State::of(member.state, &member.figures.owner, location);
+fn states(members: &[Seat<ProducerFigures>], location: &Location) -> Vec<&'static str> {
+    let state = |member: &Seat<ProducerFigures>| State::of(member.state, &member.owner, location);
     members.iter().map(|member| state(member).word()).collect()
 }
 
-fn table(members: &[Member], states: &[&str], written: &str) -> Vec<String> {
+fn table(members: &[Seat<ProducerFigures>], states: &[&str], written: &str) -> Vec<String> {
     let used = |column: &usize| members.iter().any(|member| figures(member)[*column] > 0);
     let columns: Vec<usize> = (0..FIGURES.len()).filter(used).collect();
     let mut titles = ["slot", "state", "pid", "epoch", written].map(str::to_owned).to_vec();
     titles.extend(columns.iter().map(|column| FIGURES[*column].to_owned()));
     let mut rows = vec![titles];
     for (member, state) in members.iter().zip(states) {
-        let (owner, figures) = (&member.figures.owner, figures(member));
+        let (owner, figures) = (&member.owner, figures(member));
         let written = member.figures.written.records;
         let numbers = [owner.pid.into(), owner.epoch, written].into_iter();
         let numbers = numbers.chain(columns.iter().map(|column| figures[*column]));
-        let mut row = vec![member.figures.slot.to_string(), (*state).to_owned()];
+        let mut row = vec![member.number.to_string(), (*state).to_owned()];
         row.extend(numbers.map(|number| number.to_string()));
         rows.push(row);
     }
     let width = |at: usize| rows.iter().map(|row| row[at].len()).max().unwrap_or_default();
     let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
-    let names = std::iter::once("name".to_owned())
-        .chain(members.iter().map(|member| name(&member.figures.owner)));
+    let names =
+        std::iter::once("name".to_owned()).chain(members.iter().map(|member| name(&member.owner)));
     let line = |(row, name): (&Vec<String>, String)| {
         let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("  {cell:>width$}"));
         format!("{}  {name}", cells.collect::<String>())
@@ -80,8 +83,8 @@ fn table(members: &[Member], states: &[&str], written: &str) -> Vec<String> {
     rows.iter().zip(names).map(line).collect()
 }
 
-fn sentence(member: &Member, state: &str, written: &str) -> String {
-    let owner = &member.figures.owner;
+fn sentence(member: &Seat<ProducerFigures>, state: &str, written: &str) -> String {
+    let owner = &member.owner;
     let mut said = format!(
         "{state}: {}, pid {}, epoch {}; {written} {}",
         name(owner),

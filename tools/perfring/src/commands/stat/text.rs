@@ -7,7 +7,7 @@ use crate::figures::types::used;
 use perfring_abi::Lead;
 use perfring_consumer::{
     Evict, Layout, Location, Policy, Producers, Report, RingTotals, Stat,
-    stat::{Holding, NamedConsumer, OwnerInfo},
+    stat::{ConsumerFigures, OwnerInfo, Seat},
 };
 use perfring_view::accounts::{Balance, Fill, counts, is_fed};
 use perfring_view::figures::types_use::TypesUse;
@@ -64,7 +64,7 @@ impl<W: Write> Page<'_, W> {
             self.line("consumers", &format!("named ones: {had} of {all} seats were taken so far"))?;
         }
         for consumer in &stat.consumers {
-            self.line(&format!("seat {}", consumer.seat), &named(consumer, location))?;
+            self.line(&format!("seat {}", consumer.number), &named(consumer, location))?;
         }
         if let Some(held) = &stat.held_up {
             self.line("held up", &held_up(location, stat, held))?;
@@ -111,11 +111,11 @@ fn kind(stat: &Stat) -> String {
     match stat.layout.producers {
         Producers::One => format!("one producer at a time, epoch {epoch}"),
         Producers::Many => {
-            let alive = stat.producers.iter().filter(|member| member.alive).count();
+            let alive = stat.producers.iter().filter(|member| member.is_alive()).count();
             format!("many producers: {alive} of {} slots in use, epoch {epoch}", stat.layout.slots)
         }
         Producers::Cpu => {
-            let alive = stat.producers.iter().filter(|member| member.alive).count();
+            let alive = stat.producers.iter().filter(|member| member.is_alive()).count();
             let (cpu, slots) = (stat.layout.cpu, stat.layout.slots);
             format!("the producers of CPU {cpu}: {alive} of {slots} slots in use, epoch {epoch}")
         }
@@ -154,17 +154,17 @@ fn types_line(types: &TypesUse) -> String {
     }
 }
 
-fn named(consumer: &NamedConsumer, location: &Location) -> String {
+fn named(consumer: &Seat<ConsumerFigures>, location: &Location) -> String {
     let (who, state) = (identity(&consumer.owner), state(consumer, location));
-    let (read, lag) = (consumer.totals.read.records, lag(consumer));
-    let left = if consumer.waited_for { "" } else { "; not waited for" };
+    let (read, lag) = (consumer.figures.totals.read.records, lag(consumer));
+    let left = if consumer.figures.waited_for { "" } else { "; not waited for" };
     format!("{state}: {who}; read {read}, {lag}{left}")
 }
 
-fn holding(holding: &Holding, location: &Location) -> String {
+fn holding(holding: &Seat, location: &Location) -> String {
     let owner = &holding.owner;
     if owner.epoch == 0 {
-        return if holding.alive { "attaching" } else { "none so far" }.to_owned();
+        return if holding.is_alive() { "attaching" } else { "none so far" }.to_owned();
     }
     let state = State::of(holding.state, owner, location).word();
     format!("{state}: {}", identity(owner))
