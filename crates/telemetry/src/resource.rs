@@ -1,6 +1,7 @@
 //! The description of the process that writes.
 
 use crate::names::{self, AttributeName};
+use percent_encoding::percent_decode_str;
 use perfring_producer::types::Class;
 use perfring_producer::types::tagged::TaggedWriter;
 use std::borrow::Cow;
@@ -190,16 +191,7 @@ fn service(program: &str) -> String {
 
 /// Decodes percent escapes, as in the baggage format; anything else stays as it is.
 fn decoded(text: &str) -> String {
-    let mut parts = text.as_bytes().split(|byte| *byte == b'%');
-    let mut out = parts.next().unwrap_or_default().to_vec();
-    for part in parts {
-        let code = part.get(..2).filter(|code| code.iter().all(u8::is_ascii_hexdigit));
-        let code = code.and_then(|code| str::from_utf8(code).ok());
-        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
-        out.push(byte.unwrap_or(b'%'));
-        out.extend(part.iter().skip(if byte.is_some() { 2 } else { 0 }));
-    }
-    String::from_utf8_lossy(&out).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 /// The attribute with the id of a process.

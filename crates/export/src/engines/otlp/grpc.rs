@@ -6,7 +6,6 @@ use super::options::Route;
 use super::secrets::Secrets;
 use super::taken::taken;
 use crate::delivery::output::OutputError;
-use prost::Message;
 use prost::bytes::{Buf, BufMut, Bytes};
 use std::path::Path;
 use std::time::Duration;
@@ -15,6 +14,7 @@ use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, En
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Status};
+use tonic_types::StatusExt;
 use ureq::http::uri::PathAndQuery;
 
 /// A client for one signal.
@@ -136,7 +136,7 @@ fn of_status(whom: &str, status: &Status) -> Answer {
         true => format!("{whom} answers {name}"),
         false => format!("{whom} answers {name} ({said})"),
     };
-    let after = retry_delay(status.details());
+    let after = status.get_details_retry_info().and_then(|info| info.retry_delay);
     let later = |after| Answer::Later { after, why: format!("{answers}; retrying") };
     let hold = |advice| Answer::Later { after, why: held(&answers, advice) };
     let is_large = after.is_none() && says_too_large(status.message());
@@ -212,46 +212,6 @@ fn name(code: Code) -> &'static str {
     }
 }
 
-/// `google.rpc.Status`.
-#[derive(Message)]
-struct Details {
-    #[prost(message, repeated, tag = "3")]
-    details: Vec<Any>,
-}
-
-#[derive(Message)]
-struct Any {
-    #[prost(string, tag = "1")]
-    type_url: String,
-    #[prost(bytes = "vec", tag = "2")]
-    value: Vec<u8>,
-}
-
-/// `google.rpc.RetryInfo`.
-#[derive(Message)]
-struct RetryInfo {
-    #[prost(message, optional, tag = "1")]
-    retry_delay: Option<Delay>,
-}
-
-/// `google.protobuf.Duration`.
-#[derive(Message)]
-struct Delay {
-    #[prost(int64, tag = "1")]
-    seconds: i64,
-    #[prost(int32, tag = "2")]
-    nanos: i32,
-}
-
-/// Returns how long the receiver asks to wait.
-fn retry_delay(details: &[u8]) -> Option<Duration> {
-    let all = Details::decode(details).ok()?.details;
-    let info = all.iter().find(|one| one.type_url.ends_with("/google.rpc.RetryInfo"))?;
-    let delay = RetryInfo::decode(&*info.value).ok()?.retry_delay?;
-    let (seconds, nanos) = (u64::try_from(delay.seconds).ok()?, u32::try_from(delay.nanos).ok()?);
-    Some(Duration::from_secs(seconds).saturating_add(Duration::from_nanos(nanos.into())))
-}
-
 /// Messages that are encoded already, or not decoded here.
 #[derive(Clone, Copy, Debug)]
 struct Raw;
@@ -293,6 +253,7 @@ impl Decoder for Raw {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tonic_types::ErrorDetails;
 
     #[test]
     fn only_invalid_arguments_are_final() {
@@ -319,16 +280,15 @@ mod tests {
 
     #[test]
     fn the_receiver_may_ask_for_a_pause() {
-        let delay = Some(Delay { seconds: 3, nanos: 500_000_000 });
-        let value = RetryInfo { retry_delay: delay }.encode_to_vec();
-        let type_url = "type.googleapis.com/google.rpc.RetryInfo".to_owned();
-        let details = Details { details: vec![Any { type_url, value }] }.encode_to_vec();
-        assert_eq!(retry_delay(&details), Some(Duration::from_millis(3500)));
-        assert_eq!((retry_delay(b""), retry_delay(b"\xff")), (None, None));
-        let status = Status::with_details(Code::ResourceExhausted, "too large", details.into());
+        let pause = ErrorDetails::with_retry_info(Some(Duration::from_millis(3500)));
+        let status = Status::with_error_details(Code::ResourceExhausted, "too large", pause);
         let after = Some(Duration::from_millis(3500));
         assert!(
             matches!(of_status("it", &status), Answer::Later { after: its, .. } if its == after)
         );
+        for details in [&b""[..], b"\xff", &[0x1a, 0x7f]] {
+            let status = Status::with_details(Code::Unavailable, "no", details.to_vec().into());
+            assert!(matches!(of_status("it", &status), Answer::Later { after: None, .. }));
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! The headers of requests, some of which files have.
 
+use percent_encoding::percent_decode_str;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -80,18 +82,9 @@ fn set(all: &mut HeaderMap, name: &str, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Decodes percent signs, which the environment uses in headers.
-fn unescaped(text: &str) -> String {
-    let mut parts = text.as_bytes().split(|byte| *byte == b'%');
-    let mut out = parts.next().unwrap_or_default().to_vec();
-    for part in parts {
-        let code = part.get(..2).filter(|code| code.iter().all(u8::is_ascii_hexdigit));
-        let code = code.and_then(|code| str::from_utf8(code).ok());
-        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
-        out.push(byte.unwrap_or(b'%'));
-        out.extend(part.iter().skip(if byte.is_some() { 2 } else { 0 }));
-    }
-    String::from_utf8_lossy(&out).into_owned()
+/// Decodes percent escapes, which the environment uses in headers; anything else stays as it is.
+fn unescaped(text: &str) -> Cow<'_, str> {
+    percent_decode_str(text).decode_utf8_lossy()
 }
 
 #[cfg(test)]
