@@ -7,6 +7,11 @@
 //! these ends with the count that will be overwritten before it. Up to there a move of the tail is
 //! one store. A reader that needs the count at the tail subtracts the records between tail and mark
 //! from the mark's count.
+//!
+//! A shared ring evicts by [`KnownTail`](crate::shared::evict), and the two stay two. There another
+//! producer may have moved the tail since, so ends that were found ahead are worth nothing: each
+//! eviction begins at the newest mark, and stores a mark with each tail. What both do is in one
+//! place: the mark ([`write_mark`]), the walk over records, and its steps over groups that are alike.
 
 use crate::counters::Count;
 use crate::oldest::{taken_over, write_mark};

@@ -4,6 +4,10 @@
 //! Bytes are handed out only by a [`Reservation`](crate::Reservation). It borrows the window mutably, so no two are open at
 //! a time. The window never parts with its
 //! mapping or its writer, so what the writer reserved is space of this mapping.
+//!
+//! What the windows share is [`Attached`]. One generic window was sketched and left: this one is used by `&mut`, has one
+//! reservation at a time, and holds records back; a shared one is used by `&`, has any number of reservations, writes
+//! under the ring's lock or after it, and publishes a batch as one span. Each verb would have had two bodies behind a trait.
 
 use crate::file::error::AttachError;
 use crate::file::liveness::{FileLocks, drop_dead_of};
