@@ -1,6 +1,6 @@
 //! A directory of rings, in which each producer has one.
 
-use perfring_consumer::{AttachError, Layout, create_dir, files::RingFile};
+use perfring_consumer::{AttachError, create_dir, files::RingFile};
 use perfring_producer::{
     CreateError, Options, Policy, Producer, Producers, SharedProducer, files::create,
 };
@@ -379,7 +379,7 @@ impl RingSet {
         if self.options.access == Access::Private && owner != euid() {
             return Err(SetError::Foreign { path: path.to_owned(), owner, me: euid() });
         }
-        Ok(mode == options.mode && has_shape(ring.layout(), options))
+        Ok(mode == options.mode && options.makes(ring.layout()))
     }
 
     /// Creates the directory if it is missing, and checks its owner and mode.
@@ -410,23 +410,6 @@ impl RingSet {
         }
         Ok(())
     }
-}
-
-/// Returns whether a ring of these options has this layout.
-fn has_shape(layout: &Layout, options: &Options) -> bool {
-    let slots = match options.producers {
-        Producers::One => 1,
-        Producers::Many | Producers::Cpu => options.slots,
-    };
-    layout.data_size == options.size
-        && layout.policy == options.policy
-        && layout.evict == options.evict
-        && layout.report == options.report
-        && layout.producers == options.producers
-        && layout.slots == slots
-        && layout.time == options.time
-        && layout.types_size == options.types_size.next_multiple_of(layout.page_size.into())
-        && layout.aux_size == options.aux_size
 }
 
 /// Refuses names that begin with a dot: they are drafts, or files of other programs.

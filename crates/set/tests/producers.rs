@@ -57,6 +57,22 @@ fn a_live_producer_keeps_its_name() {
 }
 
 #[test]
+fn seats_of_consumers_are_part_of_a_shape_and_what_a_ring_ignores_is_not() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("rings");
+    let set = RingSet::open(&dir).unwrap();
+    let usual = SetOptions::default().ring;
+    drop(set.producer("a").unwrap());
+    // A drop ring evicts nothing, and has one producer.
+    let ignored = Options { evict: perfring_producer::Evict::Half, slots: 3, cpu: 1, ..usual };
+    drop(set.producer_with("a", &ignored).unwrap());
+    assert_eq!(names(&dir), ["a"]);
+    drop(set.producer_with("a", &Options { consumers: 2, ..usual }).unwrap());
+    assert_eq!(names(&dir), ["a", "a.2"]);
+    assert_eq!(Stat::read(dir.join("a.2")).unwrap().layout.consumers, 2);
+}
+
+#[test]
 fn a_ring_of_another_shape_is_left_alone() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("rings");

@@ -5,7 +5,7 @@ use crate::file::error::{AttachError, CreateError};
 use crate::file::location::Location;
 use crate::file::open::{FileAccess, RingFile};
 use nix::unistd::geteuid;
-use perfring_abi::{Policy, Producers};
+use perfring_abi::{Layout, Policy, Producers};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -180,6 +180,24 @@ impl RingOptions {
             let (location, producers) = (location.clone(), layout.producers);
             return Err(AttachError::Kind { location, producers }.into());
         }
+        match self.difference(layout) {
+            None => Ok(()),
+            Some((option, wanted, found)) => {
+                Err(OpenError::Differs { location: location.clone(), option, wanted, found })
+            }
+        }
+    }
+
+    /// Returns whether a ring of this layout is one that these options make. Their mode is not compared, nor an option that
+    /// such a ring ignores.
+    #[doc(hidden)] // for `set`
+    #[must_use]
+    pub fn makes(&self, layout: &Layout) -> bool {
+        layout.producers == self.producers && self.difference(layout).is_none()
+    }
+
+    /// Returns the first option that differs from a layout of the same kind of producers, and both its values.
+    fn difference(&self, layout: &Layout) -> Option<(&'static str, String, String)> {
         let types_size = self.types_size.next_multiple_of(layout.page_size.into());
         let slots = match self.producers {
             Producers::One => layout.slots,
@@ -195,25 +213,21 @@ impl RingOptions {
                 [$((stringify!($option), format!("{:?}", $wanted), format!("{:?}", $found))),+]
             };
         }
+        let RingOptions { size, policy, report, time, sample_id, aux_size, consumers, .. } = *self;
         let compared = compared! {
-            size: self.size, layout.data_size;
-            policy: self.policy, layout.policy;
+            size: size, layout.data_size;
+            policy: policy, layout.policy;
             evict: evict, layout.evict;
-            report: self.report, layout.report;
+            report: report, layout.report;
             slots: slots, layout.slots;
             cpu: cpu, layout.cpu;
             types_size: types_size, layout.types_size;
-            time: self.time, layout.time;
-            sample_id: self.sample_id, layout.sample_id;
-            aux_size: self.aux_size, layout.aux_size;
-            consumers: self.consumers, layout.consumers;
+            time: time, layout.time;
+            sample_id: sample_id, layout.sample_id;
+            aux_size: aux_size, layout.aux_size;
+            consumers: consumers, layout.consumers;
         };
-        match compared.into_iter().find(|(_, wanted, found)| wanted != found) {
-            None => Ok(()),
-            Some((option, wanted, found)) => {
-                Err(OpenError::Differs { location: location.clone(), option, wanted, found })
-            }
-        }
+        compared.into_iter().find(|(_, wanted, found)| wanted != found)
     }
 }
 
