@@ -32,7 +32,8 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// Attaches as the consumer, with the default [`ConsumerOptions`].
+    /// Attaches as the consumer, with the default [`ConsumerOptions`]. In a ring with named consumers: as the one that has the
+    /// program's name.
     ///
     /// # Errors
     /// See [`AttachError`]; [`AttachError::Busy`] names the consumer that has the ring.
@@ -44,7 +45,7 @@ impl Consumer {
     /// `Options::consumers`, each of which gets every record. In any other ring the name is what
     /// `perfring stat` shows.
     ///
-    /// A name has its seat: whoever comes back under it goes on where it released. Nobody waits for one
+    /// A new name starts at the oldest record. A name has its seat: whoever comes back under it goes on where it released. Nobody waits for one
     /// that has detached or died. If the others have gone on so far meanwhile that records are gone, the
     /// first thing that it reads is the loss, of cause [`Cause::Lapped`](crate::Cause::Lapped).
     ///

@@ -34,10 +34,10 @@ pub struct Stat {
     pub totals: Option<RingTotals>,
     /// The anchors that convert timestamps to wall-clock times; none in a ring without time.
     pub anchors: Anchors,
-    /// The producer's seat; in a shared ring, that of its first slot.
+    /// The producer's seat. In a shared ring, that of its first slot: see `producers`.
     pub producer: Seat,
-    /// The producers of a shared ring that have, or had, their slots, with their totals
-    /// since they attached.
+    /// The slots of a shared ring that have, or had, a producer: each with its last one, and what that has done since it
+    /// attached. Empty in an exclusive ring.
     pub producers: Vec<Seat<ProducerFigures>>,
     /// What holds a shared ring up, if anything does.
     pub held_up: Option<HeldUp>,

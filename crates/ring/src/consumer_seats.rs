@@ -15,11 +15,13 @@ use perfring_abi::atomic::Ordering;
 pub struct ConsumerFigures {
     /// Whether the producers wait for it: since it attached, until it detaches or is found dead.
     pub waited_for: bool,
-    /// Whether nobody that is waited for is behind it: a full ring waits for this one.
+    /// Whether nobody that is waited for is behind it: a full ring waits for this one. If it is dead, the next producer that
+    /// finds the ring full waits for it no longer.
     pub slowest: bool,
     /// What it has released, and what it missed.
     pub totals: ConsumerTotals,
-    /// What it has still to release, or what is beyond it if it is not waited for; nothing where the ring's totals are not known.
+    /// What follows the position up to which it has released, also what it has read and not released; nothing where the
+    /// ring's totals are not known.
     pub unread: Count,
 }
 
