@@ -14,7 +14,7 @@ use perfring_ring::ReadError;
 use perfring_shm::{AttachError, ReadWindow};
 
 pub use perfring_abi::Lead;
-pub use perfring_ring::{Anchor, Front, ReaderId, ResumePoint, Saved};
+pub use perfring_ring::{Anchor, Front, Next, ReaderId, ResumePoint, Saved};
 #[cfg(feature = "poll")]
 pub use perfring_shm::ManyWaits;
 pub use perfring_shm::{

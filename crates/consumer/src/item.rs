@@ -8,7 +8,8 @@ use perfring_types::PodRecord;
 use perfring_types::{RkyvRecord, access};
 use thiserror::Error;
 
-/// What a reader returns: a record, or a loss at its position.
+/// What a reader returns: `Record`, or a loss at its position, `Lost`. `item.map(RecordRef::into_owned)` is the same to keep: an
+/// [`OwnedItem`](crate::OwnedItem). Both are [`Next`](crate::advanced::Next).
 pub type Item<'a> = Next<RecordRef<'a>>;
 
 #[inline]

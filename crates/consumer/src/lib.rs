@@ -76,8 +76,8 @@ pub use perfring_abi::{
     BadRing, Cause, Evict, Layout, Policy, Producers, RecordType, Report, WriterId,
 };
 pub use perfring_ring::{
-    Anchors, ConsumerTotals, Count, Lost, Next, ProducerTotals, ReadError, Refused, RingTotals,
-    Start, WakeAt,
+    Anchors, ConsumerTotals, Count, Lost, ProducerTotals, ReadError, Refused, RingTotals, Start,
+    WakeAt,
 };
 #[doc(hidden)]
 pub use perfring_shm::create_dir; // for `set` and `export`

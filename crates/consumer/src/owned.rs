@@ -62,5 +62,5 @@ impl RecordRef<'_> {
     }
 }
 
-/// A copy of an item: `item.map(RecordRef::into_owned)`.
+/// A copy of an item, which `item.map(RecordRef::into_owned)` makes: `OwnedItem::Record`, or `OwnedItem::Lost`.
 pub type OwnedItem = Next<OwnedRecord>;
