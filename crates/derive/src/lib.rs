@@ -22,7 +22,7 @@ use syn::{Data, DeriveInput, Error, Path, Result, parse_quote};
 ///
 /// ```
 /// use bytemuck::{Pod, Zeroable};
-/// use perfring_types::{Enum, Record};
+/// use perfring_types::{Enum, Record, Text};
 ///
 /// /// A trade, as reported by the exchange.
 /// #[repr(C)]
@@ -33,8 +33,7 @@ use syn::{Data, DeriveInput, Error, Path, Result, parse_quote};
 ///     #[record(unit = "ns")]
 ///     time: u64,
 ///     price: f64,
-///     #[record(text)]
-///     symbol: [u8; 8],
+///     symbol: Text<8>,
 ///     side: Enum<Side>,
 ///     _pad: [u8; 7],
 ///     depth: [Level; 2],
@@ -56,7 +55,7 @@ use syn::{Data, DeriveInput, Error, Path, Result, parse_quote};
 ///     Sell,
 /// }
 ///
-/// let trade = Trade { side: Side::Sell.into(), ..Trade::zeroed() };
+/// let trade = Trade { side: Side::Sell.into(), symbol: "ACME".try_into().unwrap(), ..Trade::zeroed() };
 /// assert_eq!(trade.side.get(), Ok(Side::Sell));
 /// assert_eq!(Trade::SCHEMA.help, "A trade, as reported by the exchange.");
 /// assert_eq!(Trade::SCHEMA.fields[0].unit, "ns");

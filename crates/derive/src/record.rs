@@ -334,7 +334,7 @@ fn schema(
 /// Rejects types that a user is likely to write and that cannot be used, and says what to use
 /// instead.
 fn refuse(ty: &Type) -> Result<()> {
-    const TEXT: &str = "use `[u8; N]` with `#[record(text)]`, or make the struct an rkyv record: \
+    const TEXT: &str = "use `perfring_types::Text<N>`, or make the struct an rkyv record: \
                         `#[derive(Archive, Serialize, Record)] #[record(rkyv)]`";
     let message = match ty {
         Type::Reference(_) => format!("a reference means nothing in another process: {TEXT}"),

@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use perfring_types::read::{Type, Value};
 use perfring_types::{
-    Class, Encoding, Enum, Field, Kind, Label, PodRecord, Record, Schema, Shape, Shaped,
+    Class, Encoding, Enum, Field, Kind, Label, PodRecord, Record, Schema, Shape, Shaped, Text,
 };
 
 /// What a market said,
@@ -210,4 +210,58 @@ fn offsets_are_those_of_the_bytes() {
     assert_eq!(value.get("levels.1.volume"), Some(&Value::U64(3)));
     assert_eq!(value.get("levels.1.type"), Some(&Value::I64(-1)));
     assert_eq!(value.get("names.1"), Some(&Value::Str("two".to_owned())));
+}
+
+/// A field that is a `Text` can replace bytes with `#[record(text)]`, and the other way round.
+#[test]
+fn a_text_is_described_as_bytes_that_are_text_are() {
+    #[repr(C)]
+    #[derive(Clone, Copy, Pod, Zeroable, Record)]
+    #[record(name = "test.Named")]
+    struct Bytes {
+        #[record(text)]
+        name: [u8; 6],
+        #[record(text)]
+        parts: [[u8; 2]; 3],
+    }
+    #[repr(C)]
+    #[derive(Clone, Copy, Pod, Zeroable, Record)]
+    #[record(name = "test.Named")]
+    struct Texts {
+        name: Text<6>,
+        parts: [Text<2>; 3],
+    }
+    assert_eq!(Texts::SCHEMA, Bytes::SCHEMA);
+    let parts = ["a", "", "\u{e9}"].map(|part| part.try_into().unwrap());
+    let texts = Texts { name: "n\0m".try_into().unwrap(), parts };
+    assert_eq!(bytemuck::bytes_of(&texts), b"n\0m\0\0\0a\0\0\0\xc3\xa9");
+    assert_eq!(texts.name.as_str(), Ok("n\0m"));
+}
+
+#[test]
+fn a_text_is_cut_between_characters_and_checked_when_read() {
+    let text = "a\u{e9}\u{1f600}b";
+    let cut = [
+        Text::<0>::cut(text).to_string(),
+        Text::<1>::cut(text).to_string(),
+        Text::<2>::cut(text).to_string(),
+        Text::<3>::cut(text).to_string(),
+        Text::<6>::cut(text).to_string(),
+        Text::<7>::cut(text).to_string(),
+        Text::<9>::cut(text).to_string(),
+    ];
+    assert_eq!(cut, ["", "a", "a", "a\u{e9}", "a\u{e9}", "a\u{e9}\u{1f600}", text]);
+    let error = Text::<7>::try_from(text).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the text has 8 bytes, and its field holds 7: use `Text::cut` to keep the beginning"
+    );
+    assert_eq!(Text::<8>::try_from(text).unwrap().as_str(), Ok(text));
+    let foreign: &Text<4> = bytemuck::from_bytes(b"\xffab\0");
+    assert!(foreign.as_str().is_err());
+    assert_eq!(
+        (foreign.as_bytes(), format!("{foreign} {foreign:?}")),
+        (&b"\xffab"[..], "\u{fffd}ab \"\u{fffd}ab\"".to_owned())
+    );
+    assert_eq!(Text::<4>::default().as_str(), Ok(""));
 }

@@ -24,6 +24,7 @@ mod rkyv;
 mod schema;
 mod shape;
 pub mod tagged;
+mod text;
 
 #[doc(no_inline)]
 pub use bytemuck;
@@ -37,3 +38,4 @@ pub use rkyv::{ArchiveBuffer, ArchiveError, Borrowed, FormatError, RKYV_FORMAT, 
 pub use rkyv::{access, archive_into, check_format};
 pub use schema::{Class, Constant, Encoding, Field, Kind, Label, Schema, Shape};
 pub use shape::{PodRecord, Record, Shaped};
+pub use text::{Text, TooLong};
