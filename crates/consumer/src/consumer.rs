@@ -45,7 +45,7 @@ impl Consumer {
     /// `Options::consumers`, each of which gets every record. In any other ring the name is what
     /// `perfring stat` shows.
     ///
-    /// A new name starts at the oldest record. A name has its seat: whoever comes back under it goes on where it released. Nobody waits for one
+    /// A new name starts at the oldest record: what is gone by then is its first loss. A name has its seat: whoever comes back under it goes on where it released. Nobody waits for one
     /// that has detached or died. If the others have gone on so far meanwhile that records are gone, the
     /// first thing that it reads is the loss, of cause [`Cause::Lapped`](crate::Cause::Lapped).
     ///
@@ -306,20 +306,18 @@ impl Consumer {
     }
 
     /// Returns how many records were read since the ring was made, by this consumer and those
-    /// before it.
+    /// before it. Of a named consumer: by those of its name.
     #[must_use]
     pub fn read_count(&self) -> Count {
         self.cursor.resume_point().before().since(self.lapped())
     }
 
-    /// Returns how many records of an overwrite ring were overwritten before this consumer, or one
-    /// before it, read them.
+    /// Returns how many records this consumer, or one before it, has missed, of those that it has passed: in an overwrite ring
+    /// they were overwritten before they were read; in a ring with named consumers they went while no producer waited for
+    /// this name.
     #[must_use]
     pub fn lapped(&self) -> Count {
-        match &self.cursor {
-            Cursor::InPlace(_) | Cursor::Guarded(_) => Count::default(),
-            Cursor::Saving(saving) => saving.window.observer().lapped(),
-        }
+        self.cursor.resume_point().lapped()
     }
 
     /// Prefaults, locks or collapses this mapping's pages. `benches/RESULTS.md` has the gains.

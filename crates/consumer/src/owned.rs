@@ -32,7 +32,8 @@ impl OwnedRecord {
     /// # producer.publish(b"kept")?;
     /// # let mut consumer = Consumer::attach(&path)?;
     /// let mut kept = Vec::new();
-    /// while let Some(Item::Record(record)) = consumer.read()? {
+    /// while let Some(item) = consumer.read()? {
+    ///     let Item::Record(record) = item else { continue }; // a loss otherwise
     ///     kept.push(record.into_owned()); // `record` is the ring's until the next read
     /// }
     /// assert_eq!(kept[0].as_record().bytes, b"kept");

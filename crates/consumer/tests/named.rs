@@ -423,3 +423,38 @@ fn a_damaged_seat_of_a_dead_consumer_is_an_error_for_its_name_alone() {
         assert_balanced(&place);
     }
 }
+
+/// What `Stat` says of a named consumer, it says itself.
+#[test]
+fn a_named_consumer_that_missed_records_does_not_count_them_as_read() {
+    let place = place();
+    let mut producer = Producer::create(&place.path, &options(2)).unwrap();
+    let mut alive = Consumer::attach_as(&place.path, "alive").unwrap();
+    let mut read = 0;
+    let mut publish = |count: u64| {
+        for id in 0..count {
+            producer.publish(&payload(id)).unwrap();
+            read += read_all(&mut alive).read;
+            alive.release();
+        }
+        read
+    };
+    publish(3 * FULL);
+    // What was gone when the name first came is its first loss.
+    let mut away = Consumer::attach_as(&place.path, "away").unwrap();
+    let first = read_all(&mut away);
+    assert!(first.read > 0 && first.lost > FULL, "{first:?}");
+    assert_eq!(away.lapped().records, first.lost);
+    drop(away);
+    let written = publish(3 * FULL);
+    let mut away = Consumer::attach_as(&place.path, "away").unwrap();
+    let said = read_all(&mut away);
+    away.release();
+    assert!(said.read > 0 && said.lost > FULL, "{said:?}");
+    let stat = assert_balanced(&place);
+    let totals = named(&stat, "away").figures.totals;
+    assert_eq!((totals.read, totals.lapped), (away.read_count(), away.lapped()));
+    assert_eq!(away.lapped().records, first.lost + said.lost);
+    assert_eq!(away.read_count().records, first.read + said.read);
+    assert_eq!(first.lost + first.read + said.lost + said.read, written);
+}

@@ -18,7 +18,8 @@ pub struct ConsumerFigures {
     /// Whether nobody that is waited for is behind it: a full ring waits for this one. If it is dead, the next producer that
     /// finds the ring full waits for it no longer.
     pub slowest: bool,
-    /// What it has released, and what it missed.
+    /// What those of its name have released, and what they missed, since the ring was made. What was gone when the name first
+    /// came counts as missed once it was read.
     pub totals: ConsumerTotals,
     /// What follows the position up to which it has released, also what it has read and not released; nothing where the
     /// ring's totals are not known.

@@ -317,6 +317,12 @@ impl ResumePoint {
         self.before
     }
 
+    /// Returns what was overwritten before the reader came to it, of what was [`before`](ResumePoint::before).
+    #[must_use]
+    pub fn lapped(&self) -> Count {
+        self.lapped
+    }
+
     /// Returns the position for an observer to continue from.
     #[must_use]
     pub fn saved(&self) -> Saved {

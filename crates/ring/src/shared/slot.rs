@@ -203,7 +203,7 @@ impl Figures {
 /// The figures of one producer of a shared ring, since it attached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProducerFigures {
-    /// Committed.
+    /// Committed; in a ring per CPU only under its lock, as nobody counts by producer what is published in sequences.
     pub written: Count,
     /// Discarded.
     pub discarded: Count,

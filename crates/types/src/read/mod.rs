@@ -45,6 +45,6 @@ pub use condition::{BadCondition, Condition, Op};
 pub use decode::BadPayload;
 pub use parse::BadType;
 pub use table::{TableDamage, TypeTable};
-pub use text::{Text, Word, disturbs, word};
+pub use text::{TextLine, Word, disturbs, word};
 pub use types::{Named, Type, TypeField, TypeLabel, TypeShape};
 pub use value::Value;

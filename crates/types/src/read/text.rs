@@ -11,7 +11,7 @@ use std::fmt::{self, Display as _};
 /// spaces, quotes, control characters or others that a terminal does not show as they are. A unit
 /// of `1` is left out.
 #[derive(Clone, Copy, Debug)]
-pub struct Text<'a> {
+pub struct TextLine<'a> {
     fields: Option<Fields<'a>>,
     value: &'a Value,
 }
@@ -19,8 +19,8 @@ pub struct Text<'a> {
 impl Type {
     /// Returns this type's `value` as one line of text, with units.
     #[must_use]
-    pub fn text<'a>(&'a self, value: &'a Value) -> Text<'a> {
-        Text { fields: Some(Fields::Type(self)), value }
+    pub fn text<'a>(&'a self, value: &'a Value) -> TextLine<'a> {
+        TextLine { fields: Some(Fields::Type(self)), value }
     }
 
     /// Returns this type's `value` as a `String` of one line, with units.
@@ -30,7 +30,7 @@ impl Type {
     }
 }
 
-impl fmt::Display for Text<'_> {
+impl fmt::Display for TextLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.value {
             Value::Struct(values) => members(f, self.fields, values),
@@ -39,10 +39,10 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// Writes a value as one line of text like [`Text`], without units.
+/// Writes a value as one line of text like [`TextLine`], without units.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Text { fields: None, value: self }.fmt(f)
+        TextLine { fields: None, value: self }.fmt(f)
     }
 }
 
