@@ -226,8 +226,8 @@ fn plain(round: usize, records: u64, ns: u64) -> Sample {
 /// The round trips of one sample, in ticks.
 struct Trips {
     histogram: Histogram<u64>,
-    /// How many are still to come before those that count.
-    cold: u32,
+    /// Trips that do not count yet.
+    uncounted: u32,
     tick_ns: f64,
 }
 
@@ -235,12 +235,12 @@ impl Trips {
     fn new(options: &Options, tick_ns: f64) -> Result<Self, BenchError> {
         let histogram = Histogram::new_with_bounds(1, 1 << 36, 3)
             .map_err(|error| BenchError::Usage(error.to_string()))?;
-        Ok(Trips { histogram, cold: options.warm_up(), tick_ns })
+        Ok(Trips { histogram, uncounted: options.warm_up(), tick_ns })
     }
 
     fn add(&mut self, ticks: u64) {
-        if self.cold > 0 {
-            self.cold -= 1;
+        if self.uncounted > 0 {
+            self.uncounted -= 1;
         } else {
             self.histogram.saturating_record(ticks);
         }

@@ -215,7 +215,7 @@ impl Peer {
     }
 
     /// Returns the nanoseconds that a cache line takes from one process to the other: half the
-    /// median round trip. Takes no more trips than a latency sample.
+    /// median round trip. With few `round_trips`, a batch has few trips as well.
     pub(crate) fn hop_ns(&mut self, options: &Options) -> Result<f64, BenchError> {
         let of_batch = (options.round_trips / BATCHES).clamp(1, TRIPS);
         self.ask(&Step::Line { trips: BATCHES * of_batch })?;

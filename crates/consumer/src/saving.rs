@@ -20,7 +20,7 @@ impl Saving {
     }
 
     /// Returns the next item.
-    #[inline(never)] // apart from what the other rings' consumers read by
+    #[inline(never)] // consumers of other rings call the function that this would go into
     pub(crate) fn read(&mut self) -> Result<Option<Item<'_>>, ReadError> {
         self.save_if_due();
         let next = match self.window.next_fast() {

@@ -15,8 +15,8 @@ use perfring_abi::atomic::Ordering;
 pub struct ConsumerFigures {
     /// Whether the producers wait for it: since it attached, until it detaches or is found dead.
     pub waited_for: bool,
-    /// Whether nobody that is waited for is behind it: a full ring waits for this one. If it is dead, the next producer that
-    /// finds the ring full waits for it no longer.
+    /// Whether no other consumer that is waited for is further behind: a full ring waits for this one. Several are, if they are
+    /// level. A dead one is waited for until a producer finds the ring full.
     pub slowest: bool,
     /// What those of its name have released, and what they missed, since the ring was made. What was gone when the name first
     /// came counts as missed once it was read.
@@ -26,38 +26,36 @@ pub struct ConsumerFigures {
     pub unread: Count,
 }
 
-impl Seat<ConsumerFigures> {
-    /// Returns all seats that ever had an owner, of a ring with these totals.
-    #[must_use]
-    pub fn consumers(
-        ring: Ring<'_>,
-        seats: &[ConsumerSeat],
-        totals: Option<&RingTotals>,
-    ) -> Vec<Self> {
-        let seat = |(number, place): (u32, &ConsumerSeat)| {
-            let owner = OwnerInfo::read(&place.holder);
-            let word = tail_word(ring.header, number).load(Ordering::Acquire); // D, pairs with C
-            let pos = word & !WAITED_FOR;
-            let fits = |words: &_| ConsumerTotals::from_words(words).pos == pos;
-            let found = seq_latch::find_where(&place.totals, fits)
-                .or_else(|| seq_latch::find(&place.totals))
-                .map(|whole| ConsumerTotals::from_words(&whole.words));
-            let own = found.unwrap_or_default();
-            let unread = totals.map_or(Count::default(), |totals| Count {
-                records: totals.producer.written.since(own.passed()).records,
-                bytes: totals.head.saturating_sub(own.pos),
-            });
-            let waited_for = word & WAITED_FOR != 0;
-            let figures = ConsumerFigures { waited_for, slowest: false, totals: own, unread };
-            let state = SeatState::default();
-            (owner.epoch != 0).then_some(Seat { number, state, owner, figures })
-        };
-        let mut all: Vec<_> = (0..).zip(seats).filter_map(seat).collect();
-        let waited_for = all.iter().map(|seat| &seat.figures).filter(|of| of.waited_for);
-        let least = waited_for.map(|of| of.totals.pos).min();
-        for of in all.iter_mut().map(|seat| &mut seat.figures) {
-            of.slowest = of.waited_for && Some(of.totals.pos) == least;
-        }
-        all
+/// Returns all seats that ever had an owner, of a ring with these totals.
+#[must_use]
+pub fn consumer_seats(
+    ring: Ring<'_>,
+    seats: &[ConsumerSeat],
+    totals: Option<&RingTotals>,
+) -> Vec<Seat<ConsumerFigures>> {
+    let seat = |(number, place): (u32, &ConsumerSeat)| {
+        let owner = OwnerInfo::read(&place.holder);
+        let word = tail_word(ring.header, number).load(Ordering::Acquire); // D, pairs with C
+        let pos = word & !WAITED_FOR;
+        let fits = |words: &_| ConsumerTotals::from_words(words).pos == pos;
+        let found = seq_latch::find_where(&place.totals, fits)
+            .or_else(|| seq_latch::find(&place.totals))
+            .map(|whole| ConsumerTotals::from_words(&whole.words));
+        let own = found.unwrap_or_default();
+        let unread = totals.map_or(Count::default(), |totals| Count {
+            records: totals.producer.written.since(own.passed()).records,
+            bytes: totals.head.saturating_sub(own.pos),
+        });
+        let waited_for = word & WAITED_FOR != 0;
+        let figures = ConsumerFigures { waited_for, slowest: false, totals: own, unread };
+        let state = SeatState::default();
+        (owner.epoch != 0).then_some(Seat { number, state, owner, figures })
+    };
+    let mut all: Vec<_> = (0..).zip(seats).filter_map(seat).collect();
+    let waited_for = all.iter().map(|seat| &seat.figures).filter(|of| of.waited_for);
+    let least = waited_for.map(|of| of.totals.pos).min();
+    for of in all.iter_mut().map(|seat| &mut seat.figures) {
+        of.slowest = of.waited_for && Some(of.totals.pos) == least;
     }
+    all
 }

@@ -89,7 +89,7 @@ mod wait;
 mod walk_tests;
 
 pub use consumer::borrow::Reader;
-pub use consumer_seats::ConsumerFigures;
+pub use consumer_seats::{ConsumerFigures, consumer_seats};
 pub use counters::{
     ConsumerTotals, Count, Front, ProducerTotals, ReaderId, Refused, ResumePoint, Saved,
 };
@@ -107,7 +107,7 @@ pub use shared::cpu::{OPEN, Sequence, close, is_awaited, owes_wake, section};
 pub use shared::locked_room::Unattached;
 pub use shared::owner::{LOCK_ROUNDS, Recovered, recover};
 pub use shared::publish::SharedWriter;
-pub use shared::slot::ProducerFigures;
+pub use shared::slot::{ProducerFigures, producer_seats};
 pub use shared::span::{BatchSpan, SpanMark};
 pub use time::{Anchor, Anchors, Reading, Scale};
 pub use told::Told;

@@ -306,7 +306,8 @@ pub(crate) fn split(lead: Lead, record: RecordAt, nth: impl Fn(usize) -> u64) ->
     Some(Frame { pos, kind: word.kind(), len, size: word.size(), time, writer, lead })
 }
 
-/// Like [`split`], of a copy of the body: also returns the payload's words.
+/// Returns the frame of a record whose body was copied, and the payload's words. In one step, as the words before the payload
+/// are checked together with it.
 #[inline(always)]
 pub(crate) fn split_body(lead: Lead, record: RecordAt, body: &[u64]) -> Option<(Frame, &[u64])> {
     let (time, writer, payload) = match (lead, body) {
@@ -332,9 +333,12 @@ pub(crate) fn words_of(body: &[u64]) -> impl Fn(usize) -> u64 {
 #[cold]
 pub(crate) fn lost_of(record: RecordAt, nth: impl Fn(usize) -> u64) -> Option<Lost> {
     let words = record.size() / 8 - 1;
+    if words < 2 {
+        return None;
+    }
+    let (cause, records) = (Cause::from_code(nth(0)), nth(1));
     let bytes = if words > 2 { nth(2) } else { 0 };
-    let (pos, cause) = (record.pos, Cause::from_code(nth(0)));
-    (words >= 2).then(|| Lost { pos, records: nth(1), bytes, cause, at_end: false })
+    Some(Lost { pos: record.pos, records, bytes, cause, at_end: false })
 }
 
 /// Writes a `PERF_RECORD_LOST` for each cause with losses, from `pos` on. Returns how many it

@@ -7,8 +7,8 @@ use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{Evict, Policy, RecordType, RecordWord, Report, TAIL_MARK, producer_totals};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    BatchSpan, CopyReader, Fences, OwnerInfo, Reader, RingCopy, RingTotals, Seat, SharedWriter,
-    Start, System, Wake, full_fence, recover,
+    BatchSpan, CopyReader, Fences, OwnerInfo, Reader, RingCopy, RingTotals, SharedWriter, Start,
+    System, Wake, full_fence, recover,
 };
 use perfring_testkit::choices::Choices;
 use perfring_testkit::nasty::{INVALID_LOCKS, LOCKS, reservations};
@@ -125,7 +125,7 @@ impl Tally {
         let is_dead = |slot| !is_alive(slot);
         let _ = RingTotals::of(at, policy, is_dead).map(|totals| totals.unreported());
         self.taken(RingCopy::of(at, policy, is_dead));
-        assert!(Seat::producers(at).len() <= MEMBERS as usize);
+        assert!(perfring_ring::producer_seats(at).len() <= MEMBERS as usize);
         let _ = (at.held_up(), at.locked_by());
     }
 

@@ -52,7 +52,7 @@ fn borrowed(heap: &HeapRing, pos: u64) -> u64 {
 
 /// Reads on the fast path, and where that returns nothing, on the other.
 fn read(reader: &mut Reader, heap: &HeapRing) -> Option<Frame> {
-    reader.next_record(heap.ring()).or_else(|| match reader.next(heap.ring()).unwrap().0 {
+    reader.next_known::<true>(heap.ring()).or_else(|| match reader.next(heap.ring()).unwrap().0 {
         Some(Next::Record(Place::Ring(frame))) => Some(frame),
         Some(Next::Lost(_) | Next::Record(Place::Aux(..))) | None => None,
     })

@@ -13,7 +13,7 @@ use crate::cpu_loom::{World, spawn};
 use crate::loom_model::model;
 use perfring_abi::Policy;
 use perfring_abi::atomic::death;
-use perfring_ring::{RingTotals, Seat, SharedWriter, close, recover};
+use perfring_ring::{RingTotals, SharedWriter, close, recover};
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
 
 /// What a producer does while it dies, or after another one's death.
@@ -78,7 +78,7 @@ impl World {
         assert_eq!(sums.pos, sums.written.bytes + sums.discarded.bytes + sums.reclaimed.bytes);
         let gone = totals.consumer.read.plus(totals.overwritten);
         assert_eq!(gone.plus(totals.present), sums.written);
-        let seats = Seat::producers(self.at());
+        let seats = perfring_ring::producer_seats(self.at());
         assert_eq!(
             seats.iter().map(|seat| seat.figures.reclaimed.records).sum::<u64>(),
             sums.reclaimed.records

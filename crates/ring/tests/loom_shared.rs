@@ -22,7 +22,7 @@ use perfring_abi::atomic::death;
 use perfring_abi::{Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    CopyReader, Fences, Next, OwnerInfo, Place, ProducerFigures, Reader, Refusal, RingTotals, Seat,
+    CopyReader, Fences, Next, OwnerInfo, Place, ProducerFigures, Reader, Refusal, RingTotals,
     SharedWriter, Start, System, Wake, recover,
 };
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
@@ -355,7 +355,7 @@ fn balanced(world: &World, policy: Policy, attached_once: bool) -> RingTotals {
         return totals; // figures are since the last attach
     }
     // The slots' figures agree with the stream's, to the record and the byte.
-    let seats = Seat::producers(at);
+    let seats = perfring_ring::producer_seats(at);
     let sum = |of: fn(&ProducerFigures) -> perfring_ring::Count| {
         seats.iter().fold(perfring_ring::Count::default(), |sum, seat| sum.plus(of(&seat.figures)))
     };

@@ -460,7 +460,7 @@ impl<'a> Model<'a> {
         };
         assert_eq!(passed.plus(totals.present), written, "written = read or overwritten + present");
         // The slots agree: those of live producers count since they attached, no more than all.
-        let seats = perfring_ring::Seat::producers(at);
+        let seats = perfring_ring::producer_seats(at);
         for of in &seats {
             let open = self.parts.iter().filter(|part| part.kind == Kind::Open(of.number));
             assert_eq!(of.figures.open.records, open.count() as u64);

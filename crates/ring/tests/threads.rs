@@ -89,7 +89,7 @@ fn consume(heap: &HeapRing, done: &AtomicBool) -> (Count, u64) {
     let (mut count, mut next, mut lost) = (Count::default(), 0, 0);
     loop {
         let last = done.load(Ordering::Acquire);
-        let found = match reader.next_record(ring) {
+        let found = match reader.next_known::<true>(ring) {
             Some(frame) => Some(Next::Record(Place::Ring(frame))),
             None => reader.next(ring).unwrap().0,
         };

@@ -231,31 +231,47 @@ fn anchors_are_whole_while_they_are_written() {
     println!("{reads} reads at {rounds} anchors");
 }
 
-#[test]
-fn a_record_without_room_for_a_timestamp_is_damage() {
-    for (misc, size) in [(0, 8), (1, 16), (7, 16)] {
+/// A record with this word, after another one, is damage to every reader, at every call.
+fn assert_damage(words: impl IntoIterator<Item = RecordWord>) {
+    for word in words {
         let heap = timed();
         let mut writer = attach(&heap);
         publish(&mut writer, &heap, 1);
         let bad = Corrupt { pos: 24 };
-        let word = RecordWord::pack(4096, misc, size);
         heap.data()[3].store(word.raw(), Ordering::Relaxed);
-        heap.header().data_head.store(24 + u64::from(size), Ordering::Relaxed);
+        heap.header().data_head.store(24 + word.size(), Ordering::Relaxed);
 
         let mut reader = Reader::attach(heap.ring(), Fences::Full).unwrap().with_lead(Lead::Time);
         assert!(reader.next(heap.ring()).unwrap().0.is_some());
-        assert_eq!(reader.next_any(heap.ring()), None);
+        assert_eq!(reader.next_known::<false>(heap.ring()), None);
+        assert_eq!(reader.next(heap.ring()), Err(bad));
         assert_eq!(reader.next(heap.ring()), Err(bad));
         let observer = CopyReader::new(heap.ring(), Policy::Overwrite, Start::Oldest).unwrap();
         let mut observer = observer.with_lead(Lead::Time);
         assert!(matches!(observer.next(heap.ring()), Ok(Some(Next::Record(_)))));
         assert_eq!(observer.next(heap.ring()), Err(bad.into()));
         assert_eq!(observer.next(heap.ring()), Err(bad.into()));
-        let snapshot =
-            RingCopy::take(heap.ring(), Policy::Overwrite).unwrap().with_lead(Lead::Time);
+        let snapshot = RingCopy::take(heap.ring(), Policy::Overwrite);
+        if word.kind() == RecordType::LOST {
+            assert!(snapshot.is_err(), "the losses cannot be counted");
+            continue;
+        }
+        let snapshot = snapshot.unwrap().with_lead(Lead::Time);
         let (_, after) = snapshot.step(0).unwrap().unwrap();
         assert_eq!(snapshot.step(after), Err(bad));
     }
+}
+
+#[test]
+fn a_record_without_room_for_a_timestamp_is_damage() {
+    assert_damage(
+        [(0, 8), (1, 16), (7, 16)].map(|(misc, size)| RecordWord::pack(4096, misc, size)),
+    );
+}
+
+#[test]
+fn a_loss_without_room_for_its_count_is_damage() {
+    assert_damage([8, 16].map(|size| RecordWord::pack(RecordType::LOST, 0, size)));
 }
 
 proptest! {

@@ -145,8 +145,8 @@ impl Sides {
             }
             2 => {
                 let next = match reader.is_plain() {
-                    true => reader.next_record(ring),
-                    false => reader.next_any(ring),
+                    true => reader.next_known::<true>(ring),
+                    false => reader.next_known::<false>(ring),
                 };
                 if let Some(frame) = next {
                     heap::fits(&frame, size);

@@ -6,8 +6,8 @@ use crate::read::all_of;
 use perfring_abi::RecordType;
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    BatchSpan, CopyReader, Fences, OwnerInfo, Reader, Reserved, RingCopy, RingTotals, Seat,
-    SharedWriter, Start, System, Wake, recover,
+    BatchSpan, CopyReader, Fences, OwnerInfo, Reader, Reserved, RingCopy, RingTotals, SharedWriter,
+    Start, System, Wake, recover,
 };
 use perfring_testkit::choices::{Choices, Input};
 use std::cell::Cell;
@@ -194,7 +194,7 @@ fn inspect(heap: &HeapRing, liveness: &FakeSystem) {
     if let Ok(snapshot) = RingCopy::of(at, layout.policy, is_dead) {
         all_of(snapshot.with_lead(layout.lead()), heap);
     }
-    assert!(Seat::producers(at).len() <= at.slots().len());
+    assert!(perfring_ring::producer_seats(at).len() <= at.slots().len());
     let _ = (at.held_up(), at.locked_by(), at.lags());
 }
 

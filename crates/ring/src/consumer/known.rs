@@ -7,34 +7,22 @@ use perfring_abi::atomic::Ordering;
 use perfring_abi::{Lead, RecordWord};
 
 impl Reader {
-    /// The fast path of [`Reader::next`], for a ring without timestamps and AUX area: returns a
-    /// known record if nothing is to be released. In any other case returns `None`, and `next`
-    /// handles it.
-    #[inline(always)]
-    pub fn next_record(&mut self, ring: Ring<'_>) -> Option<Frame> {
-        self.next_known(ring, self.plain_stop, RecordWord::is_data, Lead::None)
-    }
-
-    /// Like [`Reader::next_record`], for any ring.
-    #[inline]
-    pub fn next_any(&mut self, ring: Ring<'_>) -> Option<Frame> {
-        self.next_known(ring, self.stop, RecordWord::is_plain, self.lead)
-    }
-
-    /// Returns whether no record has a timestamp or a payload in the AUX area: then
-    /// [`Reader::next_record`] and `visit_known::<true>` are the fast path.
+    /// Returns whether no record has a timestamp or a payload in the AUX area: then `next_known::<true>` and
+    /// `visit_known::<true>` are the fast path.
     #[must_use]
     #[inline(always)]
     pub fn is_plain(&self) -> bool {
         self.lead == Lead::None && !self.area.exists()
     }
 
-    /// Like [`Reader::next_record`], for a ring with or without timestamps. Also returns how many
-    /// records in a row, this one included and at most `max`, have an identical header: one type
-    /// and one length.
+    /// Returns the next known record, and how many records in a row, this one included and at most `max`, have an identical
+    /// header: one type and one length.
     #[inline]
     pub fn next_run(&mut self, ring: Ring<'_>, max: u64) -> Option<(Frame, u64)> {
-        let frame = if self.is_plain() { self.next_record(ring) } else { self.next_any(ring) }?;
+        let frame = match self.is_plain() {
+            true => self.next_known::<true>(ring),
+            false => self.next_known::<false>(ring),
+        }?;
         // Relaxed, as in `next_known`; what was checked for one header holds for an identical one.
         let same = ring.word(frame.pos).load(Ordering::Relaxed);
         let (mut count, mut pos, head) = (1, self.cursor(), self.progress.head);
@@ -48,14 +36,13 @@ impl Reader {
         Some((frame, count))
     }
 
+    /// The fast path of [`Reader::next`]: returns a known record if nothing is to be released. In any other case returns
+    /// `None`, and `next` handles it. `PLAIN` is for a ring whose records have neither a timestamp nor a payload in the AUX
+    /// area; in a ring of another kind it finds nothing.
     #[inline(always)]
-    fn next_known(
-        &mut self,
-        ring: Ring<'_>,
-        stop: u64,
-        is_record: impl FnOnce(RecordWord) -> bool,
-        lead: Lead,
-    ) -> Option<Frame> {
+    pub fn next_known<const PLAIN: bool>(&mut self, ring: Ring<'_>) -> Option<Frame> {
+        let (stop, lead) =
+            if PLAIN { (self.plain_stop, Lead::None) } else { (self.stop, self.lead) };
         let pos = self.cursor();
         if pos >= stop {
             return None;
@@ -63,7 +50,7 @@ impl Reader {
         // Relaxed: B ordered it.
         let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
         let len = payload_of(word, self.known())?;
-        if !is_record(word) {
+        if !(if PLAIN { word.is_data() } else { word.is_plain() }) {
             return None;
         }
         let frame = split(lead, RecordAt { pos, word, len }, ring.body(pos))?;
@@ -71,8 +58,8 @@ impl Reader {
         Some(frame)
     }
 
-    /// Calls `visit` for one record after the other, as [`Reader::next_record`] (`PLAIN`) or
-    /// [`Reader::next_any`] would find them, until there is none. Each counts as read, and its
+    /// Calls `visit` for one record after the other, as [`Reader::next_known`] would find
+    /// them, until there is none. Each counts as read, and its
     /// lines are write-touched, when `visit` returns. Returns the number of records.
     ///
     /// All changing state is kept in registers: if a visit panics, all of them are returned again.
@@ -113,7 +100,7 @@ impl Reader {
         records
     }
 
-    /// Polls `data_head` when [`Reader::next_record`] found no known record. Returns whether there
+    /// Polls `data_head` when [`Reader::next_known`] found none. Returns whether there
     /// is more; if not, or if something is wrong, `next` handles it.
     #[inline]
     pub fn poll_ahead(&mut self, ring: Ring<'_>) -> bool {

@@ -112,7 +112,7 @@ impl LockedRoom {
         } else {
             header.shared.producer_pos.store(pos, Ordering::Release);
             fence(Ordering::SeqCst); // O
-            // The end of the reservation that this makes room for goes on.
+            // The end of the reservation that this makes room for moves `data_head` on.
             advance_under_lock(at);
         }
     }

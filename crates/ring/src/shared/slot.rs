@@ -217,44 +217,42 @@ pub struct ProducerFigures {
     pub open: Count,
 }
 
-impl Seat<ProducerFigures> {
-    /// Returns all slots that were ever used.
-    #[must_use]
-    pub fn producers(at: Shared<'_>) -> Vec<Self> {
-        let mut seats: Vec<_> = (0..at.slots.len() as u32)
-            .map(|index| Self::of(at, index))
-            .filter(|seat| seat.owner.epoch != 0)
-            .collect();
-        // Approximate for a ring in use.
-        for record in at.unpublished(at.ring.head()).map_while(Result::ok) {
-            let owner = record.word.owner();
-            if let Some(found) = seats.iter_mut().find(|seat| owner == Some(seat.number)) {
-                found.figures.open.add(record.size());
-            }
+/// Returns all slots that were ever used, with their last producers.
+#[must_use]
+pub fn producer_seats(at: Shared<'_>) -> Vec<Seat<ProducerFigures>> {
+    let mut seats: Vec<_> = (0..at.slots.len() as u32)
+        .map(|index| producer_seat(at, index))
+        .filter(|seat| seat.owner.epoch != 0)
+        .collect();
+    // Approximate for a ring in use.
+    for record in at.unpublished(at.ring.head()).map_while(Result::ok) {
+        let owner = record.word.owner();
+        if let Some(found) = seats.iter_mut().find(|seat| owner == Some(seat.number)) {
+            found.figures.open.add(record.size());
         }
-        seats
     }
+    seats
+}
 
-    fn of(at: Shared<'_>, index: u32) -> Self {
-        let slot = &at.slots[index as usize];
-        let base = slot.base.each_ref().map(|word| word.load(Ordering::Relaxed));
-        let written = true_copy(at, index, &slot.written)
-            .map_or(Count::default(), |whole| Count::get(&whole.words, 2));
-        let now = Losses::load(at, index);
-        let then = Losses::from_words(&base_losses(&base));
-        let figures = ProducerFigures {
-            written: written.since(Count::get(&base, 0)),
-            discarded: now.discarded.since(then.discarded),
-            reclaimed: now.reclaimed.since(then.reclaimed),
-            refused: now.refused.since(then.refused),
-            // Losses that the slot's last holder left unreported are reported by its successor:
-            // they are none of the successor's own.
-            reported: now.reported.since(then.refused),
-            open: Count::default(),
-        };
-        let (state, owner) = (SeatState::default(), OwnerInfo::read(&slot.holder));
-        Seat { number: index, state, owner, figures }
-    }
+fn producer_seat(at: Shared<'_>, index: u32) -> Seat<ProducerFigures> {
+    let slot = &at.slots[index as usize];
+    let base = slot.base.each_ref().map(|word| word.load(Ordering::Relaxed));
+    let written = true_copy(at, index, &slot.written)
+        .map_or(Count::default(), |whole| Count::get(&whole.words, 2));
+    let now = Losses::load(at, index);
+    let then = Losses::from_words(&base_losses(&base));
+    let figures = ProducerFigures {
+        written: written.since(Count::get(&base, 0)),
+        discarded: now.discarded.since(then.discarded),
+        reclaimed: now.reclaimed.since(then.reclaimed),
+        refused: now.refused.since(then.refused),
+        // Losses that the slot's last holder left unreported are reported by its successor:
+        // they are none of the successor's own.
+        reported: now.reported.since(then.refused),
+        open: Count::default(),
+    };
+    let (state, owner) = (SeatState::default(), OwnerInfo::read(&slot.holder));
+    Seat { number: index, state, owner, figures }
 }
 
 /// Returns a slot's base as words of its losses: what follows the two words of the written count.

@@ -203,7 +203,7 @@ impl World<'_> {
     }
 
     fn check_slots(&self) {
-        for Seat { number, figures, .. } in Seat::producers(self.at()) {
+        for Seat { number, figures, .. } in perfring_ring::producer_seats(self.at()) {
             let own = self.own[number as usize];
             let open = self.expected.open().filter(|(_, slot)| *slot == number);
             assert_eq!(figures.open.records, open.count() as u64);

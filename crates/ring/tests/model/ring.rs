@@ -476,10 +476,10 @@ impl<'a> Model<'a> {
         let Some(reader) = &mut self.reader else { return self.next() };
         let frame = match self.case.time {
             true => {
-                assert_eq!(reader.next_record(self.heap.ring()), None);
-                reader.next_any(self.heap.ring())
+                assert_eq!(reader.next_known::<true>(self.heap.ring()), None);
+                reader.next_known::<false>(self.heap.ring())
             }
-            false => reader.next_record(self.heap.ring()),
+            false => reader.next_known::<true>(self.heap.ring()),
         };
         if let Some(frame) = frame {
             if self.cursor == self.known {

@@ -291,7 +291,7 @@ impl World<'_> {
     }
 
     pub(crate) fn check_seats(&self) {
-        let figures = perfring_ring::Seat::consumers(self.heap.ring(), self.heap.seats(), None);
+        let figures = perfring_ring::consumer_seats(self.heap.ring(), self.heap.seats(), None);
         let mut figures = figures.into_iter();
         for (number, seat) in (0..).zip(&self.seats) {
             let word = self.word(number).load(Ordering::Relaxed);

@@ -130,7 +130,7 @@ impl Tally {
         let _ = reader.release(ring);
         let Ok(mut reader) = Reader::attach(ring, Fences::Full) else { return };
         loop {
-            if let Some(frame) = reader.next_record(ring) {
+            if let Some(frame) = reader.next_known::<true>(ring) {
                 assert!(frame.size < SIZE);
                 continue;
             }

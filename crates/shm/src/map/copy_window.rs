@@ -2,8 +2,8 @@
 
 use crate::file::error::AttachError;
 use crate::map::consumer_mapping::ConsumerMapping;
-use crate::map::next::{FrameBytes, bytes_of, with_bytes};
 use crate::map::observer_mapping::ObserverMapping;
+use crate::map::payload::{FrameBytes, bytes_of, with_bytes};
 use perfring_abi::atomic::AtomicU64;
 use perfring_ring::{CopyReader, Frame, Front, Lost, Next, ReadError, ResumePoint, Shared, Start};
 

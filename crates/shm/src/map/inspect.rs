@@ -135,7 +135,7 @@ pub fn slots(ring: &RingFile) -> Result<SlotsSeen, AttachError> {
     }
     let map = Plain::map(ring)?;
     let at = map.shared();
-    let mut producers = Seat::producers(at);
+    let mut producers = perfring_ring::producer_seats(at);
     for seat in &mut producers {
         (seat.state, seat.owner) = map.seat(ring, SeatId::Producer(seat.number))?;
     }
@@ -159,7 +159,7 @@ pub fn named(
     totals: Option<&RingTotals>,
 ) -> Result<Vec<Seat<ConsumerFigures>>, AttachError> {
     let map = Plain::map(ring)?;
-    let mut all = Seat::consumers(map.ring(), map.seats(), totals);
+    let mut all = perfring_ring::consumer_seats(map.ring(), map.seats(), totals);
     for seat in &mut all {
         (seat.state, seat.owner) = map.seat(ring, SeatId::Named(seat.number))?;
     }

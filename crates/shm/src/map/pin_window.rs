@@ -1,7 +1,7 @@
 //! Several records of a drop ring held at a time, in place.
 
 use crate::map::mirror::Mirror;
-use crate::map::next::FrameBytes;
+use crate::map::payload::FrameBytes;
 use crate::sys::futex;
 use perfring_ring::{AuxRange, Count, Frame, Lost, Next, ReadError, Reader, Told};
 use std::cell::Cell;

@@ -7,7 +7,7 @@
 
 use crate::file::error::AttachError;
 use crate::map::consumer_mapping::{ConsumerMapping, Lines};
-use crate::map::next::FrameBytes;
+use crate::map::payload::FrameBytes;
 use crate::map::pin_window::PinWindow;
 use crate::map::raw::RawReader;
 use crate::sys::futex;
@@ -99,8 +99,8 @@ impl<How> ReadWindow<How> {
     fn next_frame(&mut self) -> Option<Frame> {
         let ring = self.mapping.map.ring();
         match self.reader.is_plain() {
-            true => self.reader.next_record(ring),
-            false => self.reader.next_any(ring),
+            true => self.reader.next_known::<true>(ring),
+            false => self.reader.next_known::<false>(ring),
         }
     }
 
@@ -163,11 +163,11 @@ impl ReadWindow {
         let ring = self.mapping.map.ring();
         // The records that the last call returned are read, and not released yet.
         self.reader.hand_lines(ring);
-        let mut frame = self.reader.next_record(ring);
+        let mut frame = self.reader.next_known::<true>(ring);
         if frame.is_none() && self.reader.known() == 0 {
             before_poll(self.reader.passed());
             if self.reader.poll_ahead(ring) {
-                frame = self.reader.next_record(ring);
+                frame = self.reader.next_known::<true>(ring);
             }
         }
         self.passed_or_back(frame)
@@ -179,7 +179,7 @@ impl ReadWindow {
     pub fn next_any(&mut self) -> Result<(Frame, &[u8]), &mut Self> {
         let frame = match self.reader.is_plain() {
             true => None,
-            false => self.reader.next_any(self.mapping.map.ring()),
+            false => self.reader.next_known::<false>(self.mapping.map.ring()),
         };
         self.passed_or_back(frame)
     }
