@@ -13,7 +13,7 @@ use perfring_shm::{
 };
 use std::time::Duration;
 
-/// The one consumer of a ring. It continues where the last one released.
+/// A ring's consumer, or one of its named consumers. It continues where the last one released.
 ///
 /// On a drop ring, records are borrowed from the ring itself, and the space goes back to the
 /// producer once they have been read. On an overwrite ring records are copies, and the consumer's
@@ -45,7 +45,8 @@ impl Consumer {
     /// `Options::consumers`, each of which gets every record. In any other ring the name is what
     /// `perfring stat` shows.
     ///
-    /// A new name starts at the oldest record: what is gone by then is its first loss. A name has its seat: whoever comes back under it goes on where it released. Nobody waits for one
+    /// A new name starts at the oldest record: what is gone by then is its first loss. A name has its seat: the next consumer of
+    /// this name continues where the last one released. No producer waits for one
     /// that has detached or died. If the others have gone on so far meanwhile that records are gone, the
     /// first thing that it reads is the loss, of cause [`Cause::Lapped`](crate::Cause::Lapped).
     ///
@@ -276,7 +277,8 @@ impl Consumer {
     /// # let mut consumer = Consumer::attach(&path)?;
     /// if let Some(pinned) = consumer.pinned()? {
     ///     let mut held = Vec::new();
-    ///     while let Some(Item::Record(record)) = pinned.read()? {
+    ///     while let Some(item) = pinned.read()? {
+    ///         let Item::Record(record) = item else { continue }; // a loss otherwise
     ///         held.push(record); // all in place, in the ring
     ///     }
     ///     held.sort_by_key(|record| record.bytes);

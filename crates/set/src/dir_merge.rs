@@ -55,7 +55,7 @@ const ITEMS: u32 = 256;
 /// # drop((one, two));
 /// # let mut lines = Vec::new();
 /// let mut merge = Merge::follow(&dir)?;
-/// while merge.wait(Duration::from_millis(200)) { // a service waits for ever
+/// while merge.wait(Duration::from_millis(200)) { // ends when nothing came for so long; a service: `Duration::MAX`
 ///     while let Some(item) = merge.read() {
 ///         match item.event {
 ///             DirEvent::Record(_) => {

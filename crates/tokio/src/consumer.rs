@@ -19,7 +19,7 @@ use tokio::task::coop::poll_proceed;
 /// Polls that may find only holes before other tasks get their turn.
 const POLLS: u32 = 64;
 
-/// The one consumer of a ring, for a task.
+/// A ring's consumer, or one of its named consumers, for a task.
 ///
 /// As a [`Stream`] it yields owned items. After an error it ends.
 #[derive(Debug)]

@@ -62,7 +62,8 @@
 //! # let mut consumer = consumer.end_with_producer(Duration::from_millis(1));
 //! # let (mut socket, mut far_end) = (duplex(1).0, None); // the far end is gone
 //! # let mut connect = || { let (near, far) = duplex(100); far_end = Some(far); near };
-//! while let Some(Item::Record(record)) = consumer.read().await? {
+//! while let Some(item) = consumer.read().await? {
+//!     let Item::Record(record) = item else { continue }; // a loss otherwise
 //!     if socket.write_all(record.bytes).await.is_err() {
 //!         socket = connect(); // wrong: the next `read` counts this record as read
 //!     }

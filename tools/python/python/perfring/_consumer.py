@@ -25,7 +25,7 @@ class Saved(NamedTuple):
 
 
 class Consumer(_native.Consumer):
-    """The one consumer of a ring. A new one continues where the last one ended.
+    """A ring's consumer, or one of several by name. A new one continues where the last one ended.
 
     A drop ring's records are borrowed: a `Record` is a view of the ring. Its space goes back to the
     producer when the record and its views and arrays are dead. An overwrite ring's records are
@@ -34,8 +34,8 @@ class Consumer(_native.Consumer):
     Args:
         path: The ring.
         name: The name that ``perfring stat`` shows for this consumer; the script's name by default.
-            In a ring with named consumers, its seat: who comes back with it reads on where it
-            released.
+            In a ring with named consumers, its seat: the next consumer of this name continues where
+            the last one released.
         timeout: The seconds to wait for a ring that does not exist yet; ``None`` for ever.
         wait_strategy: How a waiting consumer polls while a producer publishes: ``"latency"``
             without a pause, ``"throughput"`` with pauses, which lets the producer be faster;
