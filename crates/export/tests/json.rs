@@ -137,7 +137,7 @@ fn a_line_has_the_record_and_its_origin() {
     for line in &lines {
         assert_eq!((&line["ring"], &line["uuid"]), (&json!("a \"ring\""), &json!(uuid)));
         let (time, ns) = (line["time"].as_str().unwrap(), line["time_unix_ns"].as_u64().unwrap());
-        assert_eq!(time, perfring_export::json::utc(ns));
+        assert_eq!(time, perfring_export::utc(ns).to_string());
         assert!(line["time_ns"].is_u64() && line["pos"].is_u64() && line["epoch"].is_u64());
         assert!(line["late_ns"].is_null());
     }

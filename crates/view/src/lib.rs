@@ -4,18 +4,11 @@
 //! |---|---|
 //! | [`watch`] | polls rings and computes their rows |
 //! | [`row`] | a ring as it is shown: rates, lags, losses, who is attached, its state |
-//! | [`accounts`] | what was written, read and lost, and how full a ring is |
-//! | [`figures`] | a ring's figures of one moment, by their names in JSON |
-//! | [`owner`], [`named`], [`process`] | producers and consumers in words, and what /proc says of them |
+//!
+//! `perfring-figures` says what the numbers mean.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
-pub mod accounts;
-pub mod escape;
-pub mod figures;
-pub mod named;
-pub mod owner;
-pub mod process;
 mod rates;
 pub mod row;
 #[cfg(feature = "serve")]

@@ -1,13 +1,13 @@
 //! A ring as it is shown: its rates, lags, losses, who is attached, and its state.
 
-use crate::accounts::{Fill, counts, is_fed};
-use crate::named::{self, is_read};
-use crate::owner;
-use crate::process::Processes;
 use perfring_consumer::{
     Count, Location, Policy, Producers, RingTotals, Stat,
     stat::{OwnerInfo, SeatState},
 };
+use perfring_figures::accounts::{Fill, counts, is_fed};
+use perfring_figures::named::{self, is_read};
+use perfring_figures::owner;
+use perfring_figures::process::Processes;
 use std::time::Duration;
 
 /// Longer than this without a step, and a ring is shown as quiet, or its consumer as stalled.

@@ -1,14 +1,14 @@
 //! Polls rings and computes their rows.
 
-use crate::accounts::Fill;
-use crate::named::slowest_pos;
-use crate::owner;
-use crate::process::Processes;
 use crate::rates::{Counts, Rates};
 use crate::row::{
     Holder, Reader, Row, State, consumer_pos, lag, losses, producer, producers, state,
 };
 use perfring_consumer::{AttachError, Count, Location, Observer, Policy, Start, Stat};
+use perfring_figures::accounts::Fill;
+use perfring_figures::named::slowest_pos;
+use perfring_figures::owner;
+use perfring_figures::process::Processes;
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

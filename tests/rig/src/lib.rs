@@ -9,3 +9,5 @@ pub mod any;
 pub mod nats;
 #[cfg(feature = "otlp")]
 pub mod otlp;
+#[cfg(feature = "events")]
+pub mod panics;

@@ -67,7 +67,7 @@ fn standard_streams_have_one_writer() {
         {
             let (before, after) = (&source.code[..at], &source.code[at + stream.len()..]);
             let asks = after.starts_with(".is_terminal()") || before.ends_with("terminal_size_of(");
-            if asks || path == "crates/export/src/delivery/stream.rs" {
+            if asks || path == "crates/events/src/delivery/stream.rs" {
                 asked += 1;
                 continue;
             }
@@ -75,7 +75,7 @@ fn standard_streams_have_one_writer() {
                 continue; // the end of another name
             }
             found.push(format!(
-                "{path}:{}: write with perfring_export::Stream, which waits",
+                "{path}:{}: write with perfring_events::Stream, which waits",
                 source.line(at)
             ));
         }

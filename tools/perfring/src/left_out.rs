@@ -2,8 +2,8 @@
 
 use crate::failure::{Failure, note};
 use perfring_consumer::AttachError;
+use perfring_figures::owner::{count, printable};
 use perfring_set::{NoRing, NotRead};
-use perfring_view::owner::{count, printable};
 use rustix::process::{Resource, getrlimit};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

@@ -10,11 +10,11 @@ use crate::sender::Shared;
 use crate::sender::many::Records;
 use crate::types;
 use crate::wait::Timeout;
+use perfring_figures::json::producer_totals;
 use perfring_producer::{
     OpenError, Options, Producers, RecordType,
     files::{create, create_if_missing},
 };
-use perfring_view::figures::json::producer_totals;
 use pyo3::prelude::*;
 use pythonize::pythonize;
 use std::ffi::OsString;

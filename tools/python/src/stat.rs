@@ -3,9 +3,9 @@
 use crate::errors;
 use crate::kind::{At, shown};
 use perfring_consumer::AttachError;
-use perfring_view::figures::agreed;
-use perfring_view::figures::json::object;
-use perfring_view::figures::types_use::TypesUse;
+use perfring_figures::agreed;
+use perfring_figures::json::object;
+use perfring_figures::types_use::TypesUse;
 use pyo3::prelude::*;
 use pythonize::pythonize;
 

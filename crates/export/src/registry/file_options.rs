@@ -1,11 +1,9 @@
 //! Options of outputs that write one file after the other.
 
-use crate::delivery::series::{free_path, series};
-use crate::delivery::terms::HasTerms;
-use crate::files::ctf::CtfOptions;
-use crate::files::perf_data::PerfDataOptions;
-use crate::files::perfetto::PerfettoOptions;
-use crate::files::recording::{self, Existing};
+use super::has_terms::HasTerms;
+use perfring_events::delivery::series::{free_path, series};
+use perfring_files::{CtfOptions, PerfDataOptions, PerfettoOptions};
+use perfring_recording::Existing;
 use std::path::{Path, PathBuf};
 
 /// Options of an output that writes one file after the other.
@@ -43,10 +41,10 @@ file_options! {
     PerfDataOptions;
     CtfOptions;
     #[cfg(feature = "parquet")]
-    crate::files::parquet::ParquetOptions;
+    perfring_files::ParquetOptions;
 }
 
-impl FileOptions for recording::Options {
+impl FileOptions for perfring_recording::Options {
     fn path(&self) -> &Path {
         &self.path
     }

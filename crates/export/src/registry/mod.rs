@@ -1,21 +1,21 @@
 //! All outputs by name: one entry for each, which is all that others know of it.
 
 mod file_options;
+mod has_terms;
 
-use crate::delivery::checks::{check_directory, check_file, of_output};
-pub use crate::delivery::opener::Opener;
-pub use crate::delivery::output::Delivers;
-use crate::delivery::output::{Output, OutputError};
-use crate::delivery::rotated::Rotated;
-use crate::delivery::series::{Rotation, series as all_of};
-use crate::delivery::terms::{HasTerms, OwnTerms, Terms, have_no_terms, have_terms};
-use crate::engines::null::Null;
-use crate::files::ctf::{Ctf, CtfOptions};
-use crate::files::json::{self, JsonLines};
-use crate::files::perf_data::{PerfData, PerfDataOptions};
-use crate::files::perfetto::{Perfetto, PerfettoOptions};
-use crate::files::recording::{self, Recording};
+pub use perfring_events::delivery::opener::Opener;
+pub use perfring_events::delivery::output::Delivers;
+use perfring_events::{
+    Null, Output, OutputError, Rotation, Terms, check_directory, check_file,
+    delivery::{checks::of_output, rotated::Rotated, series::series as all_of, terms::OwnTerms},
+};
+
 use file_options::FileOptions;
+use has_terms::{HasTerms, have_no_terms, have_terms};
+use perfring_files::{
+    Ctf, CtfOptions, PerfData, PerfDataOptions, Perfetto, PerfettoOptions, json::JsonLines,
+};
+use perfring_recording::Recording;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::path::Path;
@@ -149,7 +149,7 @@ macro_rules! kinds {
 
 kinds! {
     "json", Some("path"), Stream, Never, "JSON lines: an object for each record and each loss",
-        Some("each line of {} is an object: `jq . {}`"), Written, single(json::check, JsonLines::open);
+        Some("each line of {} is an object: `jq . {}`"), Written, single(JsonLines::check, JsonLines::open);
     "perfetto", Some("path"), File, Overwrite, "A trace for https://ui.perfetto.dev",
         Some("open {} in https://ui.perfetto.dev"), Written, series(in_file, Perfetto::open);
     "ctf", Some("path"), Directory, Overwrite,
@@ -158,22 +158,22 @@ kinds! {
     "parquet" with "parquet", Some("path"), Directory, Overwrite,
         "Tables for pyarrow, DuckDB and others, one for each signal and each other type: a directory",
         Some("read it with Python: `pyarrow.parquet.read_table(\"{}/logs.parquet\")`"),
-        Finished, series(crate::files::parquet::check, crate::files::parquet::Parquet::open);
+        Finished, series(perfring_files::Parquet::check, perfring_files::Parquet::open);
     "perf-data", Some("path"), File, Overwrite, "A file for `perf script` and related tools",
         Some("read it with `perf script -i {}`"), Finished, series(in_file, PerfData::open);
     "otlp" with "otlp", Some("endpoint"), Address, Never,
         "OTLP over HTTP, to a collector: logs, metrics and traces. OUT is its address, or unix:// \
          and the path of its socket",
-        None, Written, otlp(crate::engines::otlp::Otlp::check, crate::engines::otlp::Otlp::open);
+        None, Written, otlp(perfring_otlp::Otlp::check, perfring_otlp::Otlp::open);
     "nats" with "nats", Some("servers"), Addresses, Never,
         "NATS JetStream. OUT is a server's address",
-        None, Written, single(crate::engines::nats::Nats::check, crate::engines::nats::Nats::open);
+        None, Written, single(perfring_nats::Nats::check, perfring_nats::Nats::open);
     "recording", Some("path"), FileOrPipe, Existing,
         "A recording: a selection of another one, or what rings hold",
         Some("read it with `perfring export {} --to json`"), Written, series(in_file, Recording::open);
     "prometheus" with "prometheus", Some("listen"), Listens, Never,
         "Metrics that Prometheus asks for",
-        None, Written, single(crate::engines::prometheus::check, crate::engines::prometheus::Prometheus::open);
+        None, Written, single(perfring_prometheus::Prometheus::check, perfring_prometheus::Prometheus::open);
     "null", None, Nothing, Never, "Nowhere: for measuring", None, Written,
         single(|_, _: &Nothing| Ok(()), |_, _: &Nothing| Ok(Null::default()));
 }
@@ -262,23 +262,23 @@ fn own_keys(place: Place) -> &'static [&'static str] {
 }
 
 have_terms! {
-    crate::files::json::Options;
+    perfring_files::json::Options;
     PerfettoOptions;
     PerfDataOptions;
     CtfOptions;
-    recording::Options;
+    perfring_recording::Options;
     #[cfg(feature = "parquet")]
-    crate::files::parquet::ParquetOptions;
+    perfring_files::ParquetOptions;
     #[cfg(feature = "otlp")]
-    crate::engines::otlp::Options;
+    perfring_otlp::Options;
     #[cfg(feature = "nats")]
-    crate::engines::nats::Options;
+    perfring_nats::Options;
 }
 
 have_no_terms! {
     Nothing;
     #[cfg(feature = "prometheus")]
-    crate::engines::prometheus::Options;
+    perfring_prometheus::Options;
 }
 
 #[cfg(feature = "otlp")]
@@ -286,14 +286,10 @@ fn otlp<R: ReadOptions>(
     mut options: R,
     place: Place,
     delivers: Delivers,
-    check: impl Fn(&str, &crate::engines::otlp::Options) -> Result<(), OutputError> + 'static,
-    open: impl Fn(
-        &str,
-        &crate::engines::otlp::Options,
-    ) -> Result<crate::engines::otlp::Otlp, OutputError>
-    + 'static,
+    check: impl Fn(&str, &perfring_otlp::Options) -> Result<(), OutputError> + 'static,
+    open: impl Fn(&str, &perfring_otlp::Options) -> Result<perfring_otlp::Otlp, OutputError> + 'static,
 ) -> Result<Opener, R::Error> {
-    options.expects(&crate::engines::otlp::Options::KEYS);
+    options.expects(&perfring_otlp::Options::KEYS);
     single(options, place, delivers, check, open)
 }
 
@@ -377,7 +373,7 @@ fn rotated<T: FileOptions + 'static, O: Output + 'static>(
 /// [`OutputError`], if the first file cannot be opened, or the rotation is none.
 pub fn recordings(
     name: &str,
-    options: &recording::Options,
+    options: &perfring_recording::Options,
     rotation: &Rotation,
 ) -> Result<Box<dyn Output>, OutputError> {
     let own = OwnTerms::default();

@@ -91,7 +91,7 @@ impl Health {
     fn check_tls(&self) -> Result<(), String> {
         #[cfg(feature = "health")]
         if let (Some(certificate), Some(key)) = (&self.certificate, &self.key) {
-            let files = perfring_export::prometheus::TlsFiles {
+            let files = perfring_http::TlsFiles {
                 certificate: certificate.clone(),
                 key: key.clone(),
                 client_ca: self.client_ca.clone(),

@@ -125,8 +125,8 @@ fn keep(
 /// reason follows the rule, if it is another one.
 fn name(rule: &str, reason: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let time = perfring_export::json::utc(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
-    let time: String = time.chars().filter(|c| !matches!(c, '-' | ':')).collect();
+    let time = perfring_export::utc(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
+    let time: String = time.to_string().chars().filter(|c| !matches!(c, '-' | ':')).collect();
     let asked = if rule == reason { String::new() } else { format!("-by-{}", plain(reason)) };
     format!("{time}-{}{asked}.{ENDING}", plain(rule))
 }

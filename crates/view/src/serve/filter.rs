@@ -1,6 +1,6 @@
 //! What selects records: conditions of the command's `--where`, joined by `&&`, and a type.
 
-use perfring_export::Rec;
+use perfring_events::Rec;
 use perfring_types::read::{Condition, TypeTable};
 use serde::Serialize;
 

@@ -3,8 +3,8 @@
 use super::frozen::Recording;
 use super::shared::Shared;
 use perfring_consumer::{Location, Snapshot, Start};
-use perfring_export::recording;
-use perfring_export::{FileMode, Origin, Shapes};
+
+use perfring_events::{FileMode, Origin, Shapes};
 use std::sync::Arc;
 
 /// Bytes of the rings of a snapshot, at most: it is in memory for a moment.
@@ -55,7 +55,7 @@ pub(super) fn freeze(shared: &Shared, rings: &[u32]) -> Result<Arc<Recording>, S
         all => format!("{} rings", all.len()),
     };
     let (id, path) = shared.frozen().place()?;
-    let written = recording::write_snapshots(&path, FileMode::PRIVATE, &copies)
+    let written = perfring_recording::write_snapshots(&path, FileMode::PRIVATE, &copies)
         .map_err(|error| error.to_string());
     drop(copies);
     written?;

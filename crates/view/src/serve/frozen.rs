@@ -5,10 +5,9 @@ use super::filter::{Filter, Wrong};
 use super::lane::{Lane, Span};
 use super::seen::Seen;
 use super::shown::{RecordJson, Whole};
-use perfring_export::recording::Reader;
-use perfring_export::{
-    Event, Origin, Output, OutputError, Perfetto, PerfettoOptions, Took, What, json, later,
-};
+use perfring_events::{Event, Origin, Output, OutputError, Took, What, later};
+use perfring_files::{Perfetto, PerfettoOptions, json};
+use perfring_recording::Reader;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;

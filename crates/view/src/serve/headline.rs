@@ -1,7 +1,7 @@
 //! What a record of telemetry says first: a log's severity, message and attributes; the name of a span or a metric.
 
-use crate::escape::one_line;
-use perfring_export::Rec;
+use perfring_events::Rec;
+use perfring_figures::escape::one_line;
 use perfring_telemetry::{Severity, names};
 use perfring_types::Class;
 use perfring_types::read::{Type, Value};

@@ -3,7 +3,7 @@
 
 use super::clock::Clock;
 use super::shown::RecordJson;
-use perfring_export::{Loss, Rec};
+use perfring_events::{Loss, Rec};
 use serde::Serialize;
 
 /// Parts of a span, at most.

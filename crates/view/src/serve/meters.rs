@@ -4,10 +4,10 @@
 //! read in between, so its latency is at most the time from its timestamp to now. Where a record was read and freed
 //! before anybody could look at it, that is at most the time since the previous look began.
 
-use crate::owner::name;
 use crate::row::consumer_pos;
 use hdrhistogram::Histogram;
 use perfring_consumer::{Item, Observer, Policy, Start, Stat, stat::OwnerInfo};
+use perfring_figures::owner::name;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::collections::{HashMap, VecDeque};

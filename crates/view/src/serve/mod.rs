@@ -6,7 +6,6 @@
 //! meters the consumers of rings that a page asks for       ──▶        latencies            ──▶
 //! ```
 
-mod accept;
 mod assets;
 mod body;
 mod clock;
@@ -35,9 +34,9 @@ mod walk;
 mod who;
 
 use crate::watch::Watch;
-use accept::accept;
 use guard::Guard;
 use model::STEP;
+use perfring_http::{Accepting, Limits, Listener, accept};
 use route::Site;
 use shared::Shared;
 use std::convert::Infallible;
@@ -46,6 +45,7 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::oneshot;
 
@@ -59,6 +59,10 @@ pub struct Options {
     /// Where to listen: an address or a name, and a port, which may be 0.
     pub listen: String,
 }
+
+/// A client has to send its request in this time; what waits for it is given up after that time without progress.
+const LIMITS: Limits =
+    Limits { head: Duration::from_secs(10), whole: None, stalled: Some(Duration::from_secs(30)) };
 
 /// Why there is no page.
 #[derive(Debug, Error)]
@@ -139,7 +143,6 @@ impl Server {
         let Options { paths, recordings, listen } = options;
         let failed = |source| StartError::Listen { listen: listen.clone(), source };
         let listener = TcpListener::bind(&*listen).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let name = listen.rsplit_once(':').map_or(&*listen, |(name, _)| name);
         let guard = Guard::new(address, name).map_err(|error| StartError::System(error.into()))?;
@@ -167,14 +170,14 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = {
             let _inside = runtime.enter();
-            tokio::net::TcpListener::from_std(listener)?
+            Accepting::of(Listener::Tcp(listener))?
         };
         let [polled, looked, measured] = [(); 3].map(|()| Arc::clone(&self.shared));
         self.thread("poll", move || poll::run(&polled))?;
         self.thread("look", move || look::run(&looked))?;
         self.thread("measure", move || measure::run(&measured))?;
         self.thread("page", move || {
-            runtime.spawn(accept(listener, site));
+            runtime.spawn(accept(listener, site, LIMITS));
             let _ = runtime.block_on(stopped);
             // A file that is being sent is not waited for.
             runtime.shutdown_background();

@@ -6,7 +6,7 @@ use super::shared::Shared;
 use super::shown::{RecordJson, Whole};
 use super::taps::{Kept, TAPS, Tap, What};
 use perfring_consumer::{Location, Start};
-use perfring_export::{Loss, Shapes};
+use perfring_events::{Loss, Shapes};
 use serde::Serialize;
 use std::collections::{BTreeSet, VecDeque};
 

@@ -209,13 +209,15 @@ fn metrics(
     }
 }
 
-impl Site {
-    /// Returns whether a request is from somebody who knows the token.
-    pub(super) fn is_known<B>(&self, request: &Request<B>) -> bool {
+impl perfring_http::Site for Site {
+    type Body = Body;
+
+    /// Returns whether a request has the token.
+    fn is_known(&self, request: &Request<Incoming>) -> bool {
         self.guard.is_own(request.headers()) && self.guard.inside(request.uri().path()).is_some()
     }
 
-    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
         let mut response = self.choose(request).await;
         let headers = response.headers_mut();
         let lines = [
@@ -232,7 +234,9 @@ impl Site {
         }
         response
     }
+}
 
+impl Site {
     async fn choose(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
         if !self.guard.is_own(request.headers()) {
             let why = "this server has another name: open it by an address, or by the name that `--listen` has\n";

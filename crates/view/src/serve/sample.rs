@@ -1,8 +1,8 @@
 //! Samples of metrics.
 
-use crate::escape::one_line;
-use perfring_export::Rec;
-use perfring_export::signal::{Common, Histogram, HistogramData, Instrument, Signal, Temporality};
+use perfring_events::Rec;
+use perfring_events::signal::{Common, Histogram, HistogramData, Instrument, Signal, Temporality};
+use perfring_figures::escape::one_line;
 use perfring_types::Class;
 use serde::Serialize;
 

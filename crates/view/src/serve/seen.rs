@@ -1,6 +1,6 @@
 //! What a question about records finds in rings or in a recording.
 
-use perfring_export::{Loss, Rec};
+use perfring_events::{Loss, Rec};
 
 /// What is found in a ring.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use super::filter::Filter;
 use super::lane::Span;
 use super::sample::{Kind, Metric, sample, short, signal};
 use super::seen::Seen;
-use perfring_export::Rec;
+use perfring_events::Rec;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

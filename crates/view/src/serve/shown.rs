@@ -3,8 +3,8 @@
 use super::clock::Clock;
 use super::headline::{Headline, Level, ordered};
 use super::sample::Metric;
-use crate::escape::{escaped, one_line};
-use perfring_export::{Loss, Rec};
+use perfring_events::{Loss, Rec};
+use perfring_figures::escape::{escaped, one_line};
 use perfring_types::Encoding;
 use perfring_types::read::Value;
 use serde::Serialize;
@@ -122,7 +122,7 @@ impl Whole {
         Whole {
             record: RecordJson::of(seq, ring, name, record, clock),
             time_ns: record.time.map(|time| time.to_string()),
-            utc: record.wall.map(perfring_export::json::utc),
+            utc: record.wall.map(|ns| perfring_events::utc(ns).to_string()),
             tid: record.writer.map(|writer| writer.tid),
             trace,
             metric: Metric::of(record),

@@ -2,7 +2,7 @@
 //! new, and skips what is too much.
 
 use perfring_consumer::{Item, Lost, Observer, RecordRef, Start, WriterId};
-use perfring_export::{Loss, Shapes};
+use perfring_events::{Loss, Shapes};
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 

@@ -3,9 +3,9 @@
 use super::clock::Clock;
 use super::seen::Seen;
 use super::shown::hex;
-use crate::escape::one_line;
-use perfring_export::Rec;
-use perfring_export::signal::{Attributes, Common, Signal, SpanEnd, SpanStart};
+use perfring_events::Rec;
+use perfring_events::signal::{Attributes, Common, Signal, SpanEnd, SpanStart};
+use perfring_figures::escape::one_line;
 use perfring_types::Class;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

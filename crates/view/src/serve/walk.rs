@@ -5,7 +5,7 @@ use super::seen::Seen;
 use super::shared::Shared;
 use super::taps::{Kept, Tap, What};
 use perfring_consumer::{Item, Location, Lost, Policy, Start};
-use perfring_export::{Loss, Shapes};
+use perfring_events::{Loss, Shapes};
 use std::collections::VecDeque;
 
 /// Records that are looked at: of a ring, and of all.

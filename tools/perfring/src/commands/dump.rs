@@ -15,7 +15,7 @@ use perfring_consumer::{
     AttachError, Count, Item, Layout, Location, Observer, ReadError, RingTotals, Snapshot, Start,
     Stat,
 };
-use perfring_view::accounts;
+use perfring_figures::accounts;
 use std::path::Path;
 
 /// Show everything that a ring holds, after a crash or in full flight

@@ -11,7 +11,7 @@ use crate::records::time::Since;
 use crate::stop::{POLL, Stop};
 use perfring_consumer::advanced::Front;
 use perfring_consumer::{Consumer, Item, Layout, Location, Observer, ReadError, Refused, Stat};
-use perfring_view::accounts;
+use perfring_figures::accounts;
 use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]

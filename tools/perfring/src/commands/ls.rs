@@ -10,12 +10,12 @@ use perfring_consumer::{
     AttachError, Location, Policy, Producers, Stat, files::RingFile, stat::SeatState,
 };
 use perfring_export::Stream;
+use perfring_figures::accounts::{Fill, is_fed};
+use perfring_figures::agreed;
+use perfring_figures::json::object;
+use perfring_figures::named;
+use perfring_figures::owner::{count, printable, producers_state};
 use perfring_set::{Listing, RingEntry, RingSet, SetError};
-use perfring_view::accounts::{Fill, is_fed};
-use perfring_view::figures::agreed;
-use perfring_view::figures::json::object;
-use perfring_view::named;
-use perfring_view::owner::{count, printable, producers_state};
 use serde_json::json;
 use std::io::{self, BufWriter, Write};
 use std::iter::once;

@@ -16,8 +16,8 @@ use perfring_export::recording::{Existing, Options, Recording};
 use perfring_export::{
     Compression, Figures, Loss, LossCause, Output, Rotation, Took, Totals, What, registry,
 };
+use perfring_figures::owner::count;
 use perfring_set::RingSet;
-use perfring_view::owner::count;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 

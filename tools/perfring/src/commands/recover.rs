@@ -5,7 +5,7 @@ use crate::events::input::rings_of;
 use crate::failure::Failure;
 use perfring_consumer::{AttachError, Location, Producers, Stat, files::Recovered};
 use perfring_export::Stream;
-use perfring_view::owner::{count, held_up, name, owner};
+use perfring_figures::owner::{count, held_up, name, owner};
 use std::io::{LineWriter, Write};
 
 /// End what dead producers of a shared ring left open

@@ -4,8 +4,8 @@ use crate::args;
 use crate::events::input::rings_of;
 use crate::failure::Failure;
 use perfring_consumer::{AttachError, Location, Producers, Stat};
+use perfring_figures::accounts::is_fed;
 use perfring_producer::files::Removal;
-use perfring_view::accounts::is_fed;
 use std::path::Path;
 
 /// Remove a ring, or a directory that has a ring for each CPU

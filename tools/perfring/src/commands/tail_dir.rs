@@ -11,7 +11,7 @@ use crate::records::shapes::Shapes;
 use crate::records::time::Since;
 use crate::stop::Stop;
 use perfring_consumer::{Layout, Location, Refused, Start};
-use perfring_view::owner::count;
+use perfring_figures::owner::count;
 use std::path::Path;
 use std::time::{Duration, Instant};
 

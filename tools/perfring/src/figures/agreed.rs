@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use perfring_consumer::{Location, Stat};
-use perfring_view::figures::agreed;
+use perfring_figures::agreed;
 
 /// Reads the figures.
 pub(crate) fn read(location: &Location) -> Result<Stat, Failure> {

@@ -1,8 +1,8 @@
 //! The use of a ring's type table, in words.
 
 use crate::args::show_size;
-use perfring_view::figures::types_use::TypesUse;
-use perfring_view::owner::count;
+use perfring_figures::owner::count;
+use perfring_figures::types_use::TypesUse;
 
 /// Formats how full it is.
 pub(crate) fn used(types: &TypesUse) -> String {

@@ -3,9 +3,9 @@
 use crate::records::time::utc;
 use crate::records::typed::Seen;
 use crate::verbosity::{Painted, Style};
+use perfring_figures::escape::{one_line, word};
 use perfring_types::Class;
 use perfring_types::read::{Type, Value};
-use perfring_view::escape::{one_line, word};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;

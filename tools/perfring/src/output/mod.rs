@@ -17,7 +17,7 @@ use json::Missing;
 use last::{Held, Last, Records};
 use perfring_consumer::{Anchors, Item, Layout, Location, Lost};
 use perfring_export::{Event, Loss, Stream, What};
-use perfring_view::owner::count;
+use perfring_figures::owner::count;
 use std::io::{self, BufWriter, Stdout, Write};
 
 /// The format of records.

@@ -4,7 +4,7 @@ use super::log;
 use crate::records::typed::Seen;
 use crate::verbosity::{Painted, Style};
 use perfring_consumer::WriterId;
-use perfring_view::escape::{one_line, payload, word};
+use perfring_figures::escape::{one_line, payload, word};
 use std::io::{self, Write};
 
 pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>, positions: bool) -> io::Result<()> {

@@ -6,8 +6,8 @@ use crate::records::shapes::Shapes;
 use crate::records::time::Bound;
 use crate::records::typed::Seen;
 use perfring_export::{Event, What};
+use perfring_figures::owner::count;
 use perfring_types::read::Type;
-use perfring_view::owner::count;
 
 /// Selects events by `--type`, `--where` and `--since`. Losses are always selected.
 #[derive(Debug)]

@@ -7,10 +7,10 @@ use perfring_consumer::{
     Location, Policy, RingTotals, Stat,
     stat::{ConsumerFigures, Seat, SeatState},
 };
-use perfring_view::accounts::Fill;
-use perfring_view::named::{is_read, line};
-use perfring_view::owner::{count, holding};
-use perfring_view::process::State;
+use perfring_figures::accounts::Fill;
+use perfring_figures::named::{is_read, line};
+use perfring_figures::owner::{count, holding};
+use perfring_figures::process::State;
 
 pub(super) fn check(
     report: &mut Report,

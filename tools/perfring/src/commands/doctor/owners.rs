@@ -6,8 +6,8 @@ use perfring_consumer::{
     Location, Producers, Stat,
     stat::{HeldUp, ProducerFigures, Seat, SeatState},
 };
-use perfring_view::owner::{count, held_up, holding, member, owner};
-use perfring_view::process::{State, WHILE_DUMPING, has_open};
+use perfring_figures::owner::{count, held_up, holding, member, owner};
+use perfring_figures::process::{State, WHILE_DUMPING, has_open};
 
 /// What is known of a dead producer.
 const HOW_DEAD: &str = "it was killed, or ended otherwise without detaching";

@@ -4,7 +4,7 @@ use crate::columns::paragraph;
 use crate::failure::Failure;
 use crate::verbosity::{Painted, Style};
 use perfring_export::Stream;
-use perfring_view::owner::count;
+use perfring_figures::owner::count;
 use serde_json::json;
 use std::io::{BufWriter, Stdout, Write};
 

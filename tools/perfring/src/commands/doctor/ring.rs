@@ -16,10 +16,10 @@ use perfring_consumer::{
     Layout, Location, Producers, Refused, RingTotals, Stat,
     files::{FileSystem, RingFile},
 };
-use perfring_view::accounts::{Balance, is_fed};
-use perfring_view::figures::types_use::TypesUse;
-use perfring_view::named::is_read;
-use perfring_view::owner::count;
+use perfring_figures::accounts::{Balance, is_fed};
+use perfring_figures::named::is_read;
+use perfring_figures::owner::count;
+use perfring_figures::types_use::TypesUse;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 

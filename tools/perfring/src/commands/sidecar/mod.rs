@@ -175,7 +175,7 @@ fn serve(args: &Args, config: Config, log: &mut Log) -> Result<(), Failure> {
         End::Signal(signal) => Err(Failure::Signal(signal)),
         End::Incomplete(inputs) => Err(Failure::General(format!(
             "{} not read: the reasons are above",
-            perfring_view::owner::count(inputs as u64, "input")
+            perfring_figures::owner::count(inputs as u64, "input")
         ))),
         End::ClosedPipe => Err(Failure::ClosedPipe),
         End::Failed(error) => Err(Failure::general(error)),

@@ -13,7 +13,7 @@ use crate::output::json::line;
 use crate::stop::Stop;
 use perfring_consumer::{Location, Stat};
 use perfring_export::Stream;
-use perfring_view::figures::{json, types_use::TypesUse};
+use perfring_figures::{json, types_use::TypesUse};
 use std::io::{BufWriter, Write};
 use std::time::{Duration, Instant};
 

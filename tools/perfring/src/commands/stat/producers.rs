@@ -5,9 +5,9 @@ use perfring_consumer::{
     Location,
     stat::{ProducerFigures, Seat},
 };
+use perfring_figures::owner::name;
+use perfring_figures::process::State;
 use perfring_producer::Producers;
-use perfring_view::owner::name;
-use perfring_view::process::State;
 use std::io::{self, Write};
 
 /// Figures that have a column if any producer has a value for them.

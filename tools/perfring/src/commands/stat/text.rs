@@ -9,11 +9,11 @@ use perfring_consumer::{
     Evict, Layout, Location, Policy, Producers, Report, RingTotals, Stat,
     stat::{ConsumerFigures, OwnerInfo, Seat},
 };
-use perfring_view::accounts::{Balance, Fill, counts, is_fed};
-use perfring_view::figures::types_use::TypesUse;
-use perfring_view::named::{is_read, lag, state};
-use perfring_view::owner::{held_up, name, user};
-use perfring_view::process::State;
+use perfring_figures::accounts::{Balance, Fill, counts, is_fed};
+use perfring_figures::named::{is_read, lag, state};
+use perfring_figures::owner::{held_up, name, user};
+use perfring_figures::process::State;
+use perfring_figures::types_use::TypesUse;
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,7 +1,7 @@
 //! Draws the table: from 80 columns on, with more columns where there is room.
 
 use super::table::Table;
-use perfring_view::accounts::Fill;
+use perfring_figures::accounts::Fill;
 use perfring_view::row::{Row, State};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};

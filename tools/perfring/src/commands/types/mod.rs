@@ -12,8 +12,8 @@ use crate::output::json;
 use crate::records::shapes::Shapes;
 use perfring_consumer::{AttachError, Location, Observer, Start};
 use perfring_export::Stream;
+use perfring_figures::owner::{count, printable};
 use perfring_types::read::Type;
-use perfring_view::owner::{count, printable};
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 

@@ -2,9 +2,9 @@
 
 use crate::columns::paragraph;
 use perfring_export::json::class_of;
+use perfring_figures::escape::{one_line, word};
 use perfring_types::read::{Type, TypeField, TypeShape, Value};
 use perfring_types::{Encoding, Kind};
-use perfring_view::escape::{one_line, word};
 use std::io::{self, Write};
 
 /// The widest columns for names and kinds, in characters and as part of a line.

@@ -1,0 +1,49 @@
+//! Events of many rings: a record or a loss, with its type, its time and its origin, and what takes them.
+//!
+//! The reader of the rings passes [`Event`]s to outputs: a record with its type, its time and its
+//! origin, or a loss. An [`Output`] takes an event, or returns that it is busy. It also returns which
+//! of the events that it took are delivered, so that no record leaves its ring before.
+//!
+//! | | |
+//! |---|---|
+//! | the root | what an event is: [`Origin`], [`Rec`], [`Loss`], and the types of rings |
+//! | [`signal`] | OpenTelemetry's signals, as records of the vocabulary have them |
+//! | `delivery` | [`Output`] itself, and what the crates of outputs share: attempts, files, dead letters |
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+
+#[doc(hidden)]
+pub mod delivery;
+#[doc(hidden)]
+pub mod duration;
+#[doc(hidden)]
+pub mod event;
+pub mod figures;
+#[doc(hidden)]
+pub mod mangle;
+#[doc(hidden)]
+pub mod processes;
+mod rule_name;
+mod shapes;
+pub mod signal;
+#[doc(hidden)]
+pub mod timeline;
+
+pub use delivery::checks::{
+    check_address, check_directories, check_directory, check_file, check_socket,
+};
+pub use delivery::compress::Compression;
+pub use delivery::dead_letter_file::DeadLetterFile;
+pub use delivery::null::Null;
+pub use delivery::output::{Figures, InBuffer, Output, OutputError, Own, Took};
+pub use delivery::replace::{rename, replace};
+pub use delivery::series::{Pruned, Rotation};
+pub use delivery::stream::Stream;
+pub use delivery::terms::{FileMode, Terms};
+pub use delivery::write_error::WriteError;
+pub use duration::{later, read_duration, read_size, read_some_duration};
+pub use event::{Event, Key, Loss, LossCause, Origin, Rec, Totals, What, sum_of};
+pub use perfring_context::Birth;
+pub use rule_name::RuleName;
+pub use shapes::Shapes;
+pub use timeline::utc;

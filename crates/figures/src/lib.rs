@@ -1,0 +1,21 @@
+//! What a ring's figures mean. The command, the page and the Python package show these.
+//!
+//! | | |
+//! |---|---|
+//! | [`accounts`] | what was written, read and lost, and how full a ring is |
+//! | [`agreed`] | the figures of one moment |
+//! | [`json`] | the figures as a JSON object, with the names of `proto/ABI.md` |
+//! | [`types_use`] | how full a type table is |
+//! | [`owner`], [`named`], [`process`] | producers and consumers in words, and what /proc says of them |
+//! | [`escape`] | text that is safe for a terminal |
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+
+pub mod accounts;
+pub mod agreed;
+pub mod escape;
+pub mod json;
+pub mod named;
+pub mod owner;
+pub mod process;
+pub mod types_use;

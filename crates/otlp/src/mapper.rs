@@ -1,0 +1,236 @@
+//! Converts events to items.
+
+use super::batch::{Batch, Credit};
+use super::flow::Flow;
+use super::made::{Item, Made, Seen};
+use super::mapping::{Lane, Mapping, Plain};
+use super::put;
+use super::samples::{Data, Sample, Sort};
+use super::wire;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use perfring_events::{
+    Event, Key, Loss, Rec, What,
+    delivery::left_out::LeftOut,
+    figures::{CAUSE, LOST_BYTES, LOST_RECORDS, RING},
+    signal::{Number, Plain as PlainSignal, Signal, Temporality},
+    timeline::wall_now,
+};
+use perfring_types::read::Value;
+use prost::Message as _;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The scope of perfring's own signals.
+const OWN: &str = "perfring";
+
+/// Converts events to batches.
+#[derive(Debug)]
+pub struct Mapper {
+    flow: Flow,
+    left_out: LeftOut,
+}
+
+impl Mapper {
+    /// Creates a mapper that has converted nothing.
+    #[must_use]
+    pub fn new(mapping: &Mapping) -> Self {
+        Mapper { flow: Flow::new(mapping), left_out: LeftOut::default() }
+    }
+
+    /// Adds attributes to each resource.
+    pub fn add_resource(&mut self, attributes: &[(String, String)]) {
+        self.flow.add_resource(attributes);
+    }
+
+    /// Takes an event; then some batches may be ready.
+    pub fn take(&mut self, event: &Event<'_>) {
+        let now = Instant::now();
+        match &event.what {
+            What::Began => {
+                // A recording may contain a ring's beginning twice, and items that wait must not be
+                // lost.
+                self.flow.ring(event.origin);
+            }
+            What::Record(record) => self.record(event, record, now),
+            What::Lost(loss) => self.lost(event, loss, now),
+            What::Ended => self.flow.ended(event, now),
+        }
+        self.flow.tend_in_time(now);
+    }
+
+    /// Returns the batches that are ready, for good.
+    pub fn ready(&mut self) -> Vec<(Lane, Batch)> {
+        self.flow.ready()
+    }
+
+    /// Handles timeouts.
+    pub fn tend(&mut self) {
+        self.flow.tend(Instant::now());
+    }
+
+    /// Makes all held items ready.
+    pub fn hurry(&mut self) {
+        self.flow.release_all(Instant::now());
+    }
+
+    /// Makes everything ready: nothing follows.
+    pub fn close(&mut self) {
+        self.flow.close();
+    }
+
+    /// Makes everything ready but open spans.
+    #[cfg(feature = "fuzz")]
+    pub fn gather(&mut self) {
+        self.flow.gather();
+    }
+
+    /// Returns the oldest event of which something is held back or ready.
+    pub fn oldest(&self) -> Option<u64> {
+        self.flow.oldest()
+    }
+
+    /// Returns the number of records for which nothing is sent, except samples that are left out.
+    pub fn delivered(&self) -> u64 {
+        self.flow.delivered().saturating_sub(self.left_out.records())
+    }
+
+    /// Returns the samples of metrics that are left out.
+    pub fn left_out(&self) -> &LeftOut {
+        &self.left_out
+    }
+
+    /// Reports a record that should have been a sample, and counts it unless it is sent as a log record.
+    fn report(&mut self, plain: &PlainSignal<'_>, item: &Item) {
+        let Some(fault) = plain.fault.as_ref().filter(|fault| fault.is_of_metric()) else { return };
+        let why = fault.message(&plain.common.attributes, plain.name);
+        match item {
+            Item::Nothing => {
+                let why = format!("a sample is left out: {why}");
+                self.left_out.count(fault.cause, why);
+            }
+            _ => self.left_out.report(format!("a sample is sent as a log record: {why}")),
+        }
+    }
+
+    fn record(&mut self, event: &Event<'_>, record: &Rec<'_>, now: Instant) {
+        let wall = record.wall.unwrap_or_else(wall_now);
+        let credit = Credit::of(event, 1);
+        let seen = Seen { ring: event.origin.id, pos: record.pos, credit, now, wall };
+        self.flow.ring(event.origin).see(event.origin, wall);
+        self.flow.make_room(&seen, event.origin.data_size / 4);
+
+        let mut made = Made {
+            ring: seen.ring,
+            pid: None,
+            reported: None,
+            scope: String::new(),
+            item: Item::Nothing,
+            credit,
+            pos: seen.pos,
+        };
+        let mut signal = Signal::of(record);
+        let common = signal.common();
+        made.pid = common.pid;
+        common.scope.clone_into(&mut made.scope);
+        match &signal {
+            Signal::Resource(resource) => self.flow.learn(event, resource, now),
+            Signal::Log(log) if self.flow.sends(Lane::Logs) => {
+                made.item = Item::Log(put::log(log, wall_now(), self.key(event)));
+            }
+            Signal::Plain(plain)
+                if self.flow.sends(Lane::Logs)
+                    && (self.flow.options.plain == Plain::Logs || plain.fault.is_some()) =>
+            {
+                made.item = Item::Log(put::plain(plain, wall_now(), self.key(event)));
+            }
+            Signal::SpanStart(start) if self.flow.sends(Lane::Traces) => {
+                return self.flow.start(&seen, start);
+            }
+            Signal::SpanEnd(end) if self.flow.sends(Lane::Traces) => {
+                return self.flow.end(&seen, end);
+            }
+            Signal::Gauge(gauge) if self.flow.sends(Lane::Metrics) => {
+                made.item = Item::sample(Sample::gauge(gauge, wall));
+            }
+            Signal::Sum(sum) if self.flow.sends(Lane::Metrics) => {
+                made.item = Item::sample(Sample::sum(sum, wall));
+            }
+            Signal::Histogram(histogram) if self.flow.sends(Lane::Metrics) => {
+                made.item = Item::sample(Sample::histogram(histogram, wall, &self.flow.options));
+            }
+            _ => {}
+        }
+        if let Signal::Plain(plain) = &signal {
+            self.report(plain, &made.item);
+        }
+        self.flow.hand_on(made, now);
+    }
+
+    /// Returns the key that identifies an event in its log record.
+    fn key(&self, event: &Event<'_>) -> Option<Key> {
+        event.key().filter(|_| self.flow.options.key)
+    }
+
+    fn lost(&mut self, event: &Event<'_>, loss: &Loss, now: Instant) {
+        let wall = loss.wall.unwrap_or_else(wall_now);
+        let reported = self.flow.unknown(event.origin);
+        let cause = loss.cause.name();
+        let made = |item| Made {
+            ring: event.origin.id,
+            pid: None,
+            reported: Some(Arc::clone(&reported)),
+            scope: OWN.into(),
+            item,
+            credit: Credit::of(event, 0),
+            pos: loss.pos,
+        };
+        if self.flow.sends(Lane::Logs) {
+            let count = |value: u64| wire::int(i64::try_from(value).unwrap_or(i64::MAX));
+            let mut record = LogRecord {
+                time_unix_nano: loss.wall.unwrap_or_default(),
+                observed_time_unix_nano: wall_now(),
+                severity_number: 13,
+                severity_text: "WARN".into(),
+                body: Some(wire::text(format!("{} records lost: {cause}", loss.records))),
+                attributes: vec![
+                    wire::pair("perfring.lost.records", count(loss.records)),
+                    wire::pair("perfring.lost.bytes", count(loss.bytes)),
+                    wire::pair("perfring.lost.cause", wire::text(cause)),
+                ],
+                event_name: "perfring.loss".into(),
+                ..LogRecord::default()
+            };
+            if loss.at_end {
+                record
+                    .attributes
+                    .push(wire::pair("perfring.lost.at_end", wire::any(&Value::Bool(true))));
+            }
+            if let Some(key) = self.key(event) {
+                record.attributes.push(wire::pair("perfring.key", wire::text(key.to_string())));
+            }
+            self.flow.hand_on(made(Item::Log(record.encode_to_vec())), now);
+        }
+        if self.flow.sends(Lane::Metrics) {
+            let sort = Sort { monotonic: true, temporality: Temporality::Delta };
+            let sums = [(LOST_RECORDS, loss.records), (LOST_BYTES, loss.bytes)];
+            for ((name, unit, description), value) in sums {
+                let value = Number::Int(i64::try_from(value).unwrap_or(i64::MAX));
+                let attributes: Vec<KeyValue> = vec![
+                    wire::pair(CAUSE, wire::text(cause)),
+                    wire::pair(RING, wire::text(event.origin.name.clone())),
+                ];
+                let sample = Sample {
+                    name: name.into(),
+                    unit: unit.into(),
+                    description: description.into(),
+                    attributes,
+                    time: wall,
+                    start: 0,
+                    data: Data::Sum(value, sort),
+                };
+                self.flow.hand_on(made(Item::sample(sample)), now);
+            }
+        }
+    }
+}
