@@ -380,7 +380,7 @@ impl Drop for Nats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perfring_testrig::panics::is_an_error_of;
+    use perfring_events::delivery::thread::is_an_error_of;
 
     #[test]
     fn a_thread_that_has_panicked_is_an_error_that_names_it() {

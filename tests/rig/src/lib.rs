@@ -9,5 +9,3 @@ pub mod any;
 pub mod nats;
 #[cfg(feature = "otlp")]
 pub mod otlp;
-#[cfg(feature = "events")]
-pub mod panics;

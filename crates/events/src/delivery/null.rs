@@ -1,6 +1,7 @@
 //! An output that discards everything: for measuring the stages before an output.
 
-use crate::{Event, Figures, Output, OutputError, Took, What};
+use super::output::{Figures, Output, OutputError, Took};
+use crate::event::{Event, What};
 use std::time::Instant;
 
 /// Takes everything and counts it.

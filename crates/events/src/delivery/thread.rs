@@ -41,6 +41,20 @@ fn message(panic: &(dyn Any + Send)) -> &str {
     literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
+/// Has a thread of an output panic, and checks that the output says so.
+///
+/// # Panics
+/// If the output says something else.
+#[cfg(feature = "testing")]
+#[allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+pub fn is_an_error_of(output: &mut dyn super::output::Output, ended: &Ended) {
+    assert!(output.flush().is_ok());
+    ended.start("sender".to_owned(), || panic!("out of luck")).unwrap().join().unwrap();
+    let error = output.flush().unwrap_err();
+    assert_eq!(error.output, "out");
+    assert!(error.sentence.contains("\"sender\" has panicked: out of luck"), "{error}");
+}
+
 #[cfg(test)]
 mod tests {
     use super::Ended;

@@ -26,7 +26,7 @@ use slot::Slot;
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
-use table::Table;
+use table::{Ending, Table};
 
 /// The limit of open files; to open one more, the least recently used is finished.
 const OPEN: usize = 128;
@@ -108,14 +108,6 @@ pub struct Parquet {
     ending: VecDeque<Ending>,
     finished_bytes: u64,
     figures: Figures,
-}
-
-/// A file that is not on the disk yet.
-#[derive(Debug)]
-struct Ending {
-    draft: Draft,
-    records: u64,
-    oldest: Option<u64>,
 }
 
 impl Parquet {

@@ -13,6 +13,14 @@ use perfring_events::delivery::draft::Draft;
 use perfring_types::read::Value;
 use std::sync::Arc;
 
+/// A file that is not on the disk yet.
+#[derive(Debug)]
+pub(super) struct Ending {
+    pub(super) draft: Draft,
+    pub(super) records: u64,
+    pub(super) oldest: Option<u64>,
+}
+
 /// A file and the rows that are not written to it yet.
 pub(super) struct Table {
     writer: SerializedFileWriter<Draft>,

@@ -2,7 +2,7 @@
 //! without threads.
 
 use super::{Options, Otlp};
-use crate::Lane;
+use crate::mapping::Lane;
 use perfring_events::OutputError;
 
 impl Otlp {

@@ -1,6 +1,6 @@
 //! What is said of files that are damaged.
 
-use crate::ReadError;
+use crate::error::ReadError;
 use std::path::{Path, PathBuf};
 
 /// The ending of a file that is damaged: it is kept.

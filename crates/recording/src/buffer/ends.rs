@@ -1,7 +1,8 @@
 //! Up to where rings are in a buffer.
 
+use crate::error::ReadError;
 use crate::machine::boot;
-use crate::{ReadError, Reader};
+use crate::read::Reader;
 use perfring_events::{Event, What};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
