@@ -17,8 +17,8 @@ use async_nats::{Message, StatusCode, Subject};
 use futures_util::{FutureExt, StreamExt};
 use perfring_events::{
     delivery::{
+        backoff::Backoff,
         dead_letters::{DeadLetters, Letter},
-        jitter::jittered,
         refusals::Refused,
     },
     later,
@@ -49,8 +49,7 @@ pub(super) struct Worker {
     /// No more entries will arrive.
     is_closing: bool,
     flight: Flight,
-    /// The pause before the next attempt.
-    pause: Duration,
+    backoff: Backoff,
     /// The stream's creation time when it was last found, ns: another time means another stream.
     stream: Option<i128>,
 }
@@ -80,7 +79,7 @@ impl Worker {
             from,
             is_closing: false,
             flight: Flight::default(),
-            pause: PAUSE,
+            backoff: Backoff::new(&options.terms, PAUSE),
             stream: None,
         })
     }
@@ -94,7 +93,7 @@ impl Worker {
                 Ok(runtime) => runtime,
                 Err(error) => {
                     self.trouble(format!("no descriptors for a connection: {error}"));
-                    std::thread::sleep(self.pause);
+                    std::thread::sleep(self.backoff.pause());
                     continue;
                 }
             };
@@ -151,9 +150,7 @@ impl Worker {
     }
 
     fn next_pause(&mut self) -> Pause {
-        let pause = self.pause;
-        self.pause = self.options.terms.pause_after(pause, PAUSE);
-        self.shared.begin_pause(jittered(pause))
+        self.shared.begin_pause(self.backoff.pause())
     }
 
     fn trouble(&self, sentence: String) {
@@ -320,7 +317,7 @@ impl Worker {
         match serde_json::from_slice::<Answer<'_>>(&message.payload) {
             Ok(Answer { error: None, stream, seq }) if stream == *name => {
                 self.deliver(number, Some(seq));
-                self.pause = PAUSE;
+                self.backoff.end();
                 Ok(true)
             }
             // It is stored, but in another stream.

@@ -1,11 +1,11 @@
 //! What outputs are, and what they share.
 
+pub mod backoff;
 pub mod checks;
 pub mod compress;
 pub mod dead_letter_file;
 pub mod dead_letters;
 pub mod draft;
-pub mod jitter;
 pub mod left_out;
 pub mod null;
 pub mod opener;

@@ -34,13 +34,6 @@ impl Default for Terms {
     }
 }
 
-impl Terms {
-    /// Returns the next pause after this one, of which `first` is the first.
-    pub fn pause_after(&self, pause: Duration, first: Duration) -> Duration {
-        pause.saturating_mul(2).clamp(first, self.max_backoff.max(first))
-    }
-}
-
 /// What an output's own options say of [`Terms`].
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -188,26 +181,6 @@ mod tests {
             let said = text.parse::<FileMode>().unwrap_err();
             assert!(said.contains(why) && said.ends_with("write it like \"0640\""), "{said}");
         }
-    }
-
-    #[test]
-    fn pauses_grow_to_the_longest_one() {
-        let ms = Duration::from_millis;
-        let pauses = |max_backoff: Duration| {
-            let terms = Terms { max_backoff, ..Terms::default() };
-            let mut pause = ms(100);
-            let next = |_| {
-                let now = pause;
-                pause = terms.pause_after(now, ms(100));
-                now.as_millis()
-            };
-            (0..9).map(next).collect::<Vec<_>>()
-        };
-        let default = Terms::default().max_backoff;
-        assert_eq!(pauses(default), [100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000]);
-        assert_eq!(pauses(Duration::MAX).last(), Some(&25_600));
-        // No output tries without a pause.
-        assert_eq!(pauses(Duration::ZERO), [100; 9]);
     }
 
     #[test]

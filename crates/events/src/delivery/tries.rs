@@ -1,6 +1,6 @@
 //! When to try again what has failed.
 
-use super::jitter::jittered;
+use super::backoff::Backoff;
 use super::terms::Terms;
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Attempts with growing pauses.
 #[derive(Debug)]
 pub struct Tries {
-    terms: Terms,
-    pause: Duration,
+    backoff: Backoff,
     next: Option<Instant>,
 }
 
 impl Tries {
     pub fn new(terms: &Terms) -> Self {
-        Tries { terms: terms.clone(), pause: Duration::ZERO, next: None }
+        Tries { backoff: Backoff::new(terms, PAUSE), next: None }
     }
 
     /// Returns whether the pause is over, or there is none.
@@ -27,19 +26,18 @@ impl Tries {
 
     /// Returns whether the last attempt has failed.
     pub fn is_failing(&self) -> bool {
-        !self.pause.is_zero()
+        self.backoff.is_failing()
     }
 
     /// Begins the next pause.
     pub fn failed(&mut self) {
-        self.pause = self.terms.pause_after(self.pause, PAUSE);
-        self.next = Instant::now().checked_add(jittered(self.pause));
+        self.next = Instant::now().checked_add(self.backoff.pause());
     }
 
     /// It has succeeded. Returns whether it had failed before.
     pub fn end(&mut self) -> bool {
         self.next = None;
-        !std::mem::take(&mut self.pause).is_zero()
+        self.backoff.end()
     }
 
     /// Ends the pause. Returns whether there was one.

@@ -8,8 +8,8 @@ use crate::batch::Batch;
 use perfring_events::{
     Terms,
     delivery::{
+        backoff::Backoff,
         dead_letters::{DeadLetters, Letter},
-        jitter::jittered,
     },
 };
 use std::sync::Arc;
@@ -27,14 +27,7 @@ struct Post<'a> {
     client: Client,
     /// The receiver has refused a request of this size: smaller ones may be accepted.
     too_large: usize,
-    pause: Pause,
-}
-
-/// A pause that grows.
-#[derive(Debug)]
-struct Pause {
-    terms: Terms,
-    next: Duration,
+    backoff: Backoff,
     /// A pause has ended because closing began.
     closing: bool,
 }
@@ -50,8 +43,8 @@ pub(super) fn start(
     for client in clients {
         let its = Arc::clone(&lanes);
         let name = format!("otlp-{}", client.lane().name());
-        let pause = Pause { terms: terms.clone(), next: PAUSE, closing: false };
-        let run = move || Post::new(&its, client, pause).run();
+        let backoff = Backoff::new(terms, PAUSE);
+        let run = move || Post::new(&its, client, backoff).run();
         if let Err(bad) = lanes.ended.start(name, run) {
             lanes.stop();
             return Err(bad);
@@ -61,8 +54,8 @@ pub(super) fn start(
 }
 
 impl<'a> Post<'a> {
-    fn new(lanes: &'a Lanes, client: Client, pause: Pause) -> Self {
-        Post { lanes, client, too_large: usize::MAX, pause }
+    fn new(lanes: &'a Lanes, client: Client, backoff: Backoff) -> Self {
+        Post { lanes, client, too_large: usize::MAX, backoff, closing: false }
     }
 
     /// Sends the lane's batches, until that is to end.
@@ -77,7 +70,7 @@ impl<'a> Post<'a> {
 
     /// Sends a request, in parts if it is too large; `None` if that is to end.
     fn deliver(&mut self, message: Vec<u8>, items: u64) -> Option<Outcome> {
-        self.pause.closing = false;
+        self.closing = false;
         let lane = self.client.lane();
         let mut outcome = Outcome::default();
         let mut parts = vec![(message, items)];
@@ -116,7 +109,7 @@ impl<'a> Post<'a> {
     /// Sends a message until it has a verdict.
     fn send(&mut self, message: &[u8]) -> Option<Verdict> {
         let body = self.client.body(message);
-        self.pause.next = PAUSE;
+        self.backoff.end();
         loop {
             match self.client.send(&body, self.lanes.left()) {
                 Answer::Final(verdict) => {
@@ -139,7 +132,7 @@ impl<'a> Post<'a> {
         let signal = self.client.lane().name();
         let output = self.lanes.name();
         let letter = Letter { output, signal, cause, reason, items, refused, request };
-        self.pause.next = PAUSE;
+        self.backoff.end();
         loop {
             match DeadLetters::place(self.lanes.letters(), &letter) {
                 Ok(place) => return Some(place),
@@ -151,12 +144,13 @@ impl<'a> Post<'a> {
     /// Waits before the next attempt; `None` if there is to be none.
     fn wait(&mut self, after: Option<Duration>, why: String) -> Option<()> {
         let asked = after.map(|after| after.min(ASKED));
-        let wait = asked.unwrap_or_else(|| jittered(self.pause.next));
-        self.pause.next = self.pause.terms.pause_after(self.pause.next, PAUSE);
+        // It grows, too, while the receiver asks for another one.
+        let own = self.backoff.pause();
+        let wait = asked.unwrap_or(own);
         let lane = self.client.lane();
         self.lanes.retrying(lane, why);
         let client = &self.client;
         let other = || client.has_other_secrets();
-        self.lanes.pause(wait, asked.is_some(), &mut self.pause.closing, other).then_some(())
+        self.lanes.pause(wait, asked.is_some(), &mut self.closing, other).then_some(())
     }
 }
