@@ -24,10 +24,30 @@ use std::time::Instant;
 /// The scope of perfring's own signals.
 const OWN: &str = "perfring";
 
+/// The clocks are read once in so many events, and in each turn of the caller: a read takes as long as a tenth of a record.
+const EVENTS: u32 = 64;
+
+/// The clocks, as they were read last.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    now: Instant,
+    /// ns since 1970.
+    wall: u64,
+    /// Events until they are read again.
+    events: u32,
+}
+
+impl Moment {
+    fn read() -> Self {
+        Moment { now: Instant::now(), wall: wall_now(), events: EVENTS }
+    }
+}
+
 /// Converts events to batches.
 #[derive(Debug)]
 pub struct Mapper {
     flow: Flow,
+    moment: Moment,
     left_out: LeftOut,
 }
 
@@ -35,7 +55,8 @@ impl Mapper {
     /// Creates a mapper that has converted nothing.
     #[must_use]
     pub fn new(mapping: &Mapping) -> Self {
-        Mapper { flow: Flow::new(mapping), left_out: LeftOut::default() }
+        let moment = Moment::read();
+        Mapper { flow: Flow::new(mapping), moment, left_out: LeftOut::default() }
     }
 
     /// Adds attributes to each resource.
@@ -45,7 +66,11 @@ impl Mapper {
 
     /// Takes an event; then some batches may be ready.
     pub fn take(&mut self, event: &Event<'_>) {
-        let now = Instant::now();
+        match self.moment.events.checked_sub(1) {
+            Some(events) => self.moment.events = events,
+            None => self.moment = Moment::read(),
+        }
+        let now = self.moment.now;
         match &event.what {
             What::Began => {
                 // A recording may contain a ring's beginning twice, and items that wait must not be
@@ -66,12 +91,14 @@ impl Mapper {
 
     /// Handles timeouts.
     pub fn tend(&mut self) {
-        self.flow.tend(Instant::now());
+        self.moment = Moment::read();
+        self.flow.tend(self.moment.now);
     }
 
     /// Makes all held items ready.
     pub fn hurry(&mut self) {
-        self.flow.release_all(Instant::now());
+        self.moment = Moment::read();
+        self.flow.release_all(self.moment.now);
     }
 
     /// Makes everything ready: nothing follows.
@@ -114,7 +141,7 @@ impl Mapper {
     }
 
     fn record(&mut self, event: &Event<'_>, record: &Rec<'_>, now: Instant) {
-        let wall = record.wall.unwrap_or_else(wall_now);
+        let wall = record.wall.unwrap_or(self.moment.wall);
         let credit = Credit::of(event, 1);
         let seen = Seen { ring: event.origin.id, pos: record.pos, credit, now, wall };
         self.flow.ring(event.origin).see(event.origin, wall);
@@ -136,13 +163,13 @@ impl Mapper {
         match &signal {
             Signal::Resource(resource) => self.flow.learn(event, resource, now),
             Signal::Log(log) if self.flow.sends(Lane::Logs) => {
-                made.item = Item::Log(put::log(log, wall_now(), self.key(event)));
+                made.item = Item::Log(put::log(log, self.moment.wall, self.key(event)));
             }
             Signal::Plain(plain)
                 if self.flow.sends(Lane::Logs)
                     && (self.flow.options.plain == Plain::Logs || plain.fault.is_some()) =>
             {
-                made.item = Item::Log(put::plain(plain, wall_now(), self.key(event)));
+                made.item = Item::Log(put::plain(plain, self.moment.wall, self.key(event)));
             }
             Signal::SpanStart(start) if self.flow.sends(Lane::Traces) => {
                 return self.flow.start(&seen, start);
@@ -173,7 +200,7 @@ impl Mapper {
     }
 
     fn lost(&mut self, event: &Event<'_>, loss: &Loss, now: Instant) {
-        let wall = loss.wall.unwrap_or_else(wall_now);
+        let wall = loss.wall.unwrap_or(self.moment.wall);
         let reported = self.flow.unknown(event.origin);
         let cause = loss.cause.name();
         let made = |item| Made {
@@ -189,7 +216,7 @@ impl Mapper {
             let count = |value: u64| wire::int(i64::try_from(value).unwrap_or(i64::MAX));
             let mut record = LogRecord {
                 time_unix_nano: loss.wall.unwrap_or_default(),
-                observed_time_unix_nano: wall_now(),
+                observed_time_unix_nano: self.moment.wall,
                 severity_number: 13,
                 severity_text: "WARN".into(),
                 body: Some(wire::text(format!("{} records lost: {cause}", loss.records))),

@@ -46,7 +46,7 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 /// # Panics
 /// If the output says something else.
 #[cfg(feature = "testing")]
-#[allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+#[allow(clippy::panic, clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 pub fn is_an_error_of(output: &mut dyn super::output::Output, ended: &Ended) {
     assert!(output.flush().is_ok());
     ended.start("sender".to_owned(), || panic!("out of luck")).unwrap().join().unwrap();

@@ -7,7 +7,7 @@ use super::http;
 use super::options::{Protocol, Route};
 use crate::mapping::Lane;
 use perfring_events::OutputError;
-use std::borrow::Cow;
+use prost::bytes::Bytes;
 use std::time::Duration;
 
 /// A client for one signal.
@@ -43,17 +43,17 @@ impl Client {
     }
 
     /// Returns a message in its form for the wire.
-    pub(super) fn body<'a>(&self, message: &'a [u8]) -> Cow<'a, [u8]> {
+    pub(super) fn body(&self, message: &Bytes) -> Bytes {
         match self {
             Client::Http(client) => client.body(message),
             // Its frames are compressed when they are sent.
             #[cfg(feature = "grpc")]
-            Client::Grpc(_) => message.into(),
+            Client::Grpc(_) => message.clone(),
         }
     }
 
     /// Sends it once, within this time.
-    pub(super) fn send(&mut self, body: &[u8], within: Duration) -> Answer {
+    pub(super) fn send(&mut self, body: &Bytes, within: Duration) -> Answer {
         match self {
             Client::Http(client) => client.send(body, within),
             #[cfg(feature = "grpc")]

@@ -48,7 +48,7 @@ impl Client {
     }
 
     /// Sends a message once, within this time.
-    pub(super) fn send(&mut self, message: &[u8], within: Duration) -> Answer {
+    pub(super) fn send(&mut self, message: &Bytes, within: Duration) -> Answer {
         let (route, runtime, output) = (&self.route, &self.runtime, &self.output);
         let renew = || {
             self.channel = channel(runtime, output, route).map_err(|error| error.sentence)?;
@@ -58,7 +58,7 @@ impl Client {
             Ok(headers) => headers,
             Err(answer) => return answer,
         };
-        let mut request = Request::new(Bytes::copy_from_slice(message));
+        let mut request = Request::new(message.clone());
         *request.metadata_mut() = MetadataMap::from_headers(headers);
         let mut client = tonic::client::Grpc::new(self.channel.clone());
         if route.gzip {

@@ -9,7 +9,7 @@ use crate::mapping::Lane;
 use flate2::write::GzEncoder;
 use perfring_events::OutputError;
 use prost::Message;
-use std::borrow::Cow;
+use prost::bytes::Bytes;
 use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -45,9 +45,9 @@ impl Client {
     }
 
     /// Returns the body in its form for the wire.
-    pub(super) fn body<'a>(&self, message: &'a [u8]) -> Cow<'a, [u8]> {
+    pub(super) fn body(&self, message: &Bytes) -> Bytes {
         if !self.route.gzip {
-            return message.into();
+            return message.clone();
         }
         let mut to = GzEncoder::new(Vec::new(), flate2::Compression::fast());
         let packed = to.write_all(message).and_then(|()| to.finish());

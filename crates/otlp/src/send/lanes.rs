@@ -12,6 +12,7 @@ use perfring_events::{
     later,
 };
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,8 @@ pub(super) struct Lanes {
     letters: Option<DeadLetters>,
     /// Why a sending thread has ended by itself.
     pub(super) ended: Ended,
+    /// Bytes that are queued or being sent. Relaxed: it guards nothing.
+    bytes: AtomicUsize,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -35,8 +38,6 @@ pub(super) struct Lanes {
 #[derive(Debug, Default)]
 struct State {
     lanes: [Queue; 3],
-    /// Bytes that are queued or being sent.
-    bytes: usize,
     figures: Figures,
     /// No more batches will arrive: all are to be sent until this deadline.
     closing: Option<Instant>,
@@ -99,7 +100,7 @@ impl Queue {
 impl Lanes {
     pub(super) fn new(name: &str, letters: Option<DeadLetters>) -> Self {
         let (ended, state, changed) = (Ended::default(), Mutex::default(), Condvar::new());
-        Lanes { name: name.to_owned(), letters, ended, state, changed }
+        Lanes { name: name.to_owned(), letters, ended, bytes: AtomicUsize::new(0), state, changed }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -108,15 +109,15 @@ impl Lanes {
 
     pub(super) fn push(&self, lane: Lane, batch: Batch) {
         let mut state = self.lock();
-        state.bytes += batch.message.len();
+        self.bytes.fetch_add(batch.message.len(), Ordering::Relaxed);
         state.lanes[lane as usize].batches.push_back(batch);
         drop(state);
         self.changed.notify_all();
     }
 
-    /// Returns the bytes that wait or are being sent.
+    /// Returns the bytes that wait or are being sent. Asked for each event, so no lock is taken.
     pub(super) fn bytes(&self) -> usize {
-        self.lock().bytes
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// Returns the oldest event among them.
@@ -305,7 +306,7 @@ impl Lanes {
         let lane = lane as usize;
         let records = credit.records;
         let mut state = self.lock();
-        state.bytes = state.bytes.saturating_sub(bytes);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         state.lanes[lane].sending = None;
         state.lanes[lane].trouble = None;
         // An item may be of several records, and the answer does not say which items were refused.

@@ -12,6 +12,7 @@ use perfring_events::{
         dead_letters::{DeadLetters, Letter},
     },
 };
+use prost::bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,12 +74,12 @@ impl<'a> Post<'a> {
         self.closing = false;
         let lane = self.client.lane();
         let mut outcome = Outcome::default();
-        let mut parts = vec![(message, items)];
+        let mut parts = vec![(Bytes::from(message), items)];
         while let Some((part, items)) = parts.pop() {
             if part.len() >= self.too_large
                 && let Some((first, second)) = halves(lane, &part)
             {
-                parts.extend([second, first]);
+                parts.extend([second, first].map(|(part, items)| (Bytes::from(part), items)));
                 continue;
             }
             let verdict = self.send(&part)?;
@@ -94,7 +95,9 @@ impl<'a> Post<'a> {
                 Verdict::TooLarge { why } => {
                     self.too_large = self.too_large.min(part.len());
                     if let Some((first, second)) = halves(lane, &part) {
-                        parts.extend([second, first]);
+                        parts.extend(
+                            [second, first].map(|(part, items)| (Bytes::from(part), items)),
+                        );
                         continue;
                     }
                     (TOO_LARGE, items, why)
@@ -107,7 +110,7 @@ impl<'a> Post<'a> {
     }
 
     /// Sends a message until it has a verdict.
-    fn send(&mut self, message: &[u8]) -> Option<Verdict> {
+    fn send(&mut self, message: &Bytes) -> Option<Verdict> {
         let body = self.client.body(message);
         self.backoff.end();
         loop {
