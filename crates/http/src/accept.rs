@@ -181,7 +181,7 @@ fn give_up_after(stream: &impl AsFd, time: Option<Duration>) {
     let _ = set_tcp_user_timeout(stream, u32::try_from(time.as_millis()).unwrap_or(u32::MAX));
 }
 
-/// Takes connections and answers their requests, for ever. Of [`CONNECTIONS`] connections, the oldest of a client that is
+/// Takes connections and answers their requests, for ever. Of 64 connections, the oldest of a client that is
 /// not [known](Site::is_known) makes room for a newer one. So other users of the machine cannot keep a known client out.
 pub async fn accept<S: Site>(listener: Accepting, site: Arc<S>, limits: Limits) {
     let free = Arc::new(Semaphore::new(CONNECTIONS));

@@ -15,7 +15,7 @@ use std::time::Instant;
 /// ```
 /// use perfring_consumer::{Location, Snapshot};
 /// use perfring_events::{FileMode, Shapes};
-/// use perfring_recording;
+/// use perfring_recording::write_snapshots;
 /// # use perfring_producer::{Options, Producer};
 /// # let dir = tempfile::tempdir()?;
 /// # let (ring, path) = (dir.path().join("shop"), dir.path().join("shop.perfrec"));
@@ -23,7 +23,7 @@ use std::time::Instant;
 /// let snapshot = Snapshot::take(&ring)?;
 /// let shapes = Shapes::of_snapshot(&snapshot, &Location::from(&*ring), 0);
 /// let rings = [(shapes.origin().clone(), snapshot)];
-/// assert_eq!(recording::write_snapshots(&path, FileMode::default(), &rings)?, 1);
+/// assert_eq!(write_snapshots(&path, FileMode::default(), &rings)?, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///

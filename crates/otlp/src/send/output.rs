@@ -16,7 +16,7 @@ use perfring_events::{
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Sends records to an OTLP receiver. See the [module](super).
+/// Sends records to an OTLP receiver. See the [crate](crate).
 #[derive(Debug)]
 pub struct Otlp {
     name: String,
