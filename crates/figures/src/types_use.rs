@@ -23,17 +23,22 @@ impl TypesUse {
     /// # Errors
     /// See [`AttachError`].
     pub fn read(location: &Location) -> Result<Self, AttachError> {
-        let observer = Observer::attach(location, Start::Oldest)?;
+        Ok(Self::of(&Observer::attach(location, Start::Oldest)?))
+    }
+
+    /// Reads the type table that an observer sees.
+    #[must_use]
+    pub fn of(observer: &Observer) -> Self {
         let types = observer.types();
         let table = TypeTable::from_words(types.words());
         let used = 8_u64.saturating_mul(types.words().len() as u64).saturating_add(TYPES_FIRST);
         let size = observer.layout().types_size;
-        Ok(TypesUse {
+        TypesUse {
             size,
             used: used.min(size),
             count: table.len() as u64,
             damage: table.damage().iter().map(ToString::to_string).collect(),
-        })
+        }
     }
 
     /// Returns whether a type of usual size may no longer fit.

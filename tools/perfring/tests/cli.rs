@@ -3,6 +3,7 @@
 use crate::command::{
     Done, Live, Place, close_and_wait, json_lines, perfring, publish, run, subcommands,
 };
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::signal::Signal;
 use perfring_consumer::{Consumer, ConsumerOptions, Stat};
 use perfring_producer::{Options, Producer};
@@ -733,4 +734,16 @@ fn a_low_limit_of_descriptors_leaves_no_ring_out() {
     assert_eq!(done.code(), 0, "{}", done.err());
     let exported = run(&["export", recording.to_str().unwrap(), "--to", "json", "-q"], b"").out();
     assert_eq!(exported.lines().count(), 150);
+}
+
+#[test]
+fn stat_opens_a_ring_once() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    publish(&ring, b"one\n");
+    let opened = Inotify::init(InitFlags::IN_NONBLOCK).unwrap();
+    opened.add_watch(&*ring, AddWatchFlags::IN_OPEN).unwrap();
+    let done = run(&["stat", "--json", &ring], b"");
+    assert_eq!(done.code(), 0, "{}", done.err());
+    assert_eq!(opened.read_events().unwrap().len(), 1);
 }

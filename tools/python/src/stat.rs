@@ -2,10 +2,8 @@
 
 use crate::errors;
 use crate::kind::{At, shown};
-use perfring_consumer::AttachError;
 use perfring_figures::agreed;
 use perfring_figures::json::object;
-use perfring_figures::types_use::TypesUse;
 use pyo3::prelude::*;
 use pythonize::pythonize;
 
@@ -34,9 +32,9 @@ use pythonize::pythonize;
 #[pyfunction]
 pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyAny>> {
     let location = path.0;
-    let read = || Ok::<_, AttachError>((agreed::read(&location)?, TypesUse::read(&location)?));
     // It may retry for some 20 ms.
-    let (stat, types) = py.detach(read).map_err(|error| errors::attach(py, &error))?;
+    let (stat, types) =
+        py.detach(|| agreed::with_types(&location)).map_err(|error| errors::attach(py, &error))?;
     let figures = pythonize(py, &object(&location, &stat, Some(&types)))?;
     figures.set_item("ring", shown(&location))?; // also if it is not UTF-8
     Ok(figures)

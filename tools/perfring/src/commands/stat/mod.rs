@@ -7,13 +7,12 @@ mod text;
 use crate::args;
 use crate::columns;
 use crate::failure::Failure;
-use crate::figures::agreed;
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
 use crate::stop::Stop;
 use perfring_consumer::{Location, Stat};
 use perfring_export::Stream;
-use perfring_figures::{json, types_use::TypesUse};
+use perfring_figures::{agreed, json};
 use std::io::{BufWriter, Write};
 use std::time::{Duration, Instant};
 
@@ -48,8 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut before: Option<(Instant, Stat)> = None;
     loop {
         let now = Instant::now();
-        let stat = agreed::read(&args.ring)?;
-        let types = TypesUse::read(&args.ring)?;
+        let (stat, types) = agreed::with_types(&args.ring)?;
         let since = before.as_ref().map(|(then, stat)| (now.duration_since(*then), stat));
         let written = if args.format.is_json() {
             line(&mut out, &json::object(&args.ring, &stat, Some(&types)))
