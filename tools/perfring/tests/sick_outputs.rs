@@ -123,7 +123,9 @@ impl Stage {
         let config = format!(
             "delay = \"5ms\"\n[[input]]\ndir = {:?}\n\
              [[output]]\ntype = \"nats\"\nservers = [{:?}]\npayload = \"raw\"\nwindow = 256\n\
-             ack_timeout = \"1s\"\nmax_backoff = \"100ms\"\n{}{}buffer = {{ path = {:?} }}\n",
+             ack_timeout = \"1s\"\nmax_backoff = \"100ms\"\n\
+             # A sidecar is dead, and a server stopped, for as long as this machine needs.\n\
+             stream = {{ duplicate_window = \"1h\" }}\n{}{}buffer = {{ path = {:?} }}\n",
             path("rings"),
             nats.url(),
             otlp("one", &one),
