@@ -222,7 +222,7 @@ impl Bench {
     /// Returns the time of a cache line from one core to the other, ns.
     fn hop(&self, line: &Mapping, nth: usize) -> f64 {
         let mut took = Vec::new();
-        ask_line(word(line, nth), 2000, &mut || Ok(()), |ticks| took.push(ticks / 2)).unwrap();
+        ask_line(word(line, nth), 2000, |ticks| took.push(ticks / 2));
         self.percentiles(took)[0]
     }
 }
@@ -379,7 +379,7 @@ fn child(args: &[String]) {
     let ticks_of = |ns: u64| (ns as f64 / tick_ns()) as u64;
     let other = if other > 0 { ticks_of(other) } else { 0 };
     let line = Mapping::open(&dir.join("line"), 4096).unwrap();
-    answer_line(word(&line, 0), 2000, &mut || Ok(())).unwrap();
+    answer_line(word(&line, 0), 2000);
     let path = dir.join("there");
     match *work {
         "ping" => {
@@ -429,7 +429,7 @@ fn child(args: &[String]) {
             }
         }
     }
-    answer_line(word(&line, 1), 2000, &mut || Ok(())).unwrap();
+    answer_line(word(&line, 1), 2000);
     std::io::stdin().lock().read_line(&mut String::new()).unwrap();
 }
 

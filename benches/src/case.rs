@@ -1,118 +1,179 @@
-//! The samples that are taken of one producer and one reader, and their results.
+//! One kind of sample of one contestant: its settings, and what each of its processes does.
 
-use crate::contest::ring::{Audience, Contestant, Policy};
-use crate::cores::Distance;
-use crate::options::{Options, Part, SMALL};
+use crate::contestant::{Location, Setup};
+use crate::cores::{Placed, Places};
+use crate::drive::Limit;
+use crate::part::{Audience, Duty, Part};
+use crate::payload::SMALL;
+use crate::player::{Entry, LINE};
+use crate::rows::Kind;
+use crate::waits::WaitStrategy;
+use crate::workload::Workload;
+use std::path::Path;
+use std::time::Duration;
 
-/// A kind of sample.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Case {
-    pub(crate) part: Part,
-    pub(crate) contestant: Contestant,
-    pub(crate) payload: usize,
-    pub(crate) policy: Policy,
-    pub(crate) audience: Audience,
+/// Trips before those that count.
+const WARM_UP: u64 = 1000;
+const WARM_UP_SLEEPING: u64 = 20;
+/// A sleeper is far slower than a busy reader.
+const SLEEPING_TRIPS_PART: u64 = 20;
+
+/// How much is measured of each kind.
+#[derive(Clone, Debug)]
+pub struct Scale {
+    /// Samples of each kind, at one distance.
+    pub repetitions: usize,
+    /// How long a sender sends for one sample.
+    pub seconds_per_sample: f64,
+    /// It also stops after so many records of 64 bytes, or an eighth as many long ones.
+    pub max_records: u64,
+    /// Round trips of a latency sample.
+    pub round_trips: u64,
+    /// Cold starts of a sample.
+    pub cold_starts: u64,
+    /// Bytes of each ring.
+    pub data_size: u64,
+    /// How readers wait where the harness can choose, except for latencies.
+    pub pace: WaitStrategy,
+    /// How long processes may take beyond a sample's own time: an end that has not answered by then
+    /// counts as hung.
+    pub patience: Duration,
 }
 
-/// Round trips, halved, in nanoseconds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Quantiles {
-    pub(crate) p50: f64,
-    pub(crate) p99: f64,
-    pub(crate) p999: f64,
-}
-
-/// The result of one sample.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
-    /// The round it belongs to: other samples of the same round were taken next to it.
-    pub(crate) round: usize,
-    /// Verified records; without a reader, those that the producer published.
-    pub(crate) records: u64,
-    /// By the reader's clock; without a reader, by the producer's.
-    pub(crate) records_per_s: f64,
-    /// By the producer's clock.
-    pub(crate) ns_per_record: f64,
-    pub(crate) lost: u64,
-    pub(crate) bad: u64,
-    pub(crate) latency: Option<Quantiles>,
-    pub(crate) hops_ns: Option<[f64; 2]>,
-    pub(crate) distance: Distance,
-}
-
-impl Sample {
-    /// Returns the figure that ratios are computed from.
-    pub(crate) fn figure(&self, part: Part) -> f64 {
-        match part {
-            Part::Throughput => self.records_per_s,
-            Part::Overwrite => self.ns_per_record,
-            Part::Latency => self.latency.map_or(f64::NAN, |latency| latency.p50),
-            Part::Many => f64::NAN,
+impl Default for Scale {
+    fn default() -> Self {
+        Scale {
+            repetitions: 5,
+            seconds_per_sample: 0.3,
+            max_records: u64::MAX,
+            round_trips: 100_000,
+            cold_starts: 9,
+            data_size: 1 << 20,
+            pace: WaitStrategy::default(),
+            patience: Duration::from_secs(20),
         }
     }
 }
 
-/// Cases that are compared with each other and take turns.
-#[derive(Debug)]
-pub(crate) struct Group {
-    pub(crate) cases: Vec<(Case, Vec<Sample>)>,
+/// A kind of sample of one contestant.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// The comparison.
+    pub kind: Kind,
+    /// The contestant.
+    pub entry: Entry,
 }
 
-impl Group {
-    fn new(cases: impl IntoIterator<Item = Case>) -> Self {
-        Group { cases: cases.into_iter().map(|case| (case, Vec::new())).collect() }
-    }
-
-    /// Returns whether there are enough samples of every case at some distance.
-    pub(crate) fn is_complete(&self, repetitions: usize) -> bool {
-        [Distance::Near, Distance::Far, Distance::None].iter().any(|distance| {
-            self.cases.iter().filter(|(case, _)| case.contestant != Contestant::Memcpy).all(
-                |(_, samples)| {
-                    samples.iter().filter(|sample| sample.distance == *distance).count()
-                        >= repetitions
-                },
-            )
-        })
-    }
-}
-
-/// Returns all groups.
-pub(crate) fn groups(options: &Options) -> Vec<Group> {
-    use Audience::{Keen, Nobody};
-    use Contestant::{
-        Floor, Line, Memcpy, Perfring, Publish, PublishPod, PublishTimeout, ReserveTimeout,
-    };
-    let mut groups = Vec::new();
-    for part in &options.parts {
-        let case = |contestant, payload, policy, audience| Case {
-            part: *part,
-            contestant,
+impl Case {
+    /// Returns the setup for it.
+    pub fn setup(&self, scale: &Scale) -> Setup {
+        let Kind { workload, payload, senders, receivers, lossy, .. } = self.kind;
+        Setup {
+            data_size: scale.data_size,
             payload,
-            policy,
-            audience,
-        };
-        match part {
-            Part::Throughput => groups.extend(options.payloads.iter().map(|&payload| {
-                let all =
-                    [Memcpy, Floor, Publish, PublishTimeout, ReserveTimeout, PublishPod, Perfring];
-                Group::new(all.map(|who| case(who, payload, Policy::Drop, Keen)))
-            })),
-            Part::Overwrite => groups.push(Group::new(
-                [
-                    (Floor, Policy::Drop, Keen),
-                    (Floor, Policy::Overwrite, Nobody),
-                    (Perfring, Policy::Drop, Keen),
-                    (Perfring, Policy::Overwrite, Nobody),
-                    (Perfring, Policy::OverwriteHalf, Nobody),
-                    (Perfring, Policy::Overwrite, Keen),
-                ]
-                .map(|(who, policy, audience)| case(who, SMALL, policy, audience)),
-            )),
-            Part::Latency => groups.push(Group::new(
-                [Line, Floor, Perfring].map(|who| case(who, SMALL, Policy::Drop, Keen)),
-            )),
-            Part::Many => {} // its samples are of another kind
+            overwrite: lossy,
+            senders,
+            receivers,
+            pace: if workload == Workload::Latency { WaitStrategy::Latency } else { scale.pace },
+            sleeping: workload == Workload::Wakeup,
         }
     }
-    groups
+
+    fn limit(&self, scale: &Scale) -> Limit {
+        let long = if self.kind.payload > SMALL { 8 } else { 1 };
+        let records = (scale.max_records / long / self.kind.senders as u64).max(1);
+        Limit { seconds: scale.seconds_per_sample, records }
+    }
+
+    /// Returns where its ends run.
+    pub fn placed(&self, places: Option<&Places>) -> Placed {
+        let Some(places) = places else { return Placed::default() };
+        let senders = (0..self.kind.senders).map(|index| places.sender(index)).collect();
+        let alone = self.entry.is_memcpy();
+        Placed { receivers: if alone { Vec::new() } else { vec![places.receivers()] }, senders }
+    }
+
+    /// Describes how a receiver waits here, where `own` is its usual strategy.
+    pub fn waits(&self, own: &str, placed: &Placed) -> String {
+        match (self.kind.workload, self.kind.audience) {
+            (Workload::Full, _) => "does not poll before the end".to_owned(),
+            (_, Audience::None) => "does not poll before the senders have ended".to_owned(),
+            (_, Audience::Slow) => "polls once a millisecond, whatever is there".to_owned(),
+            _ if self.yields(placed) => format!("{own}; yields its core after each empty poll"),
+            _ => own.to_owned(),
+        }
+    }
+
+    fn yields(&self, placed: &Placed) -> bool {
+        self.kind.receivers > 1 || placed.senders.is_empty()
+    }
+
+    /// Returns what each process does, with so many channels where their memory is measured: first
+    /// the receivers', then the senders'.
+    pub fn processes(
+        &self,
+        scale: &Scale,
+        placed: &Placed,
+        rings: u64,
+        dir: &Path,
+    ) -> Vec<Vec<Part>> {
+        let (limit, setup) = (self.limit(scale), self.setup(scale));
+        let location = self.entry.player().map(|player| player.about(&setup).location);
+        let workload = self.kind.workload;
+        let stream = matches!(workload, Workload::Throughput | Workload::Overwrite);
+        let part = |duty, core: Option<&usize>, index| Part {
+            duty,
+            setup: setup.clone(),
+            path: dir.join("ring"),
+            index,
+            core: core.copied(),
+            // Where records may be lost each has its own number; the kernel's programs make theirs.
+            pool: stream && !setup.overwrite && location != Some(Location::Kernel),
+        };
+        let (here, there) = (placed.receivers.first(), placed.senders.first());
+        let yields = self.yields(placed);
+        let receive =
+            |index| part(Duty::Receive { audience: self.kind.audience, yields }, here, index);
+        // It stays on its core: less is enough.
+        let short = Limit { seconds: limit.seconds / 4.0, ..limit };
+        let two = |one, other| vec![part(one, here, 0), part(other, there, 0)];
+        let parts: Vec<Part> = match workload {
+            _ if self.entry.is_memcpy() => vec![part(Duty::Copy(short), there, 0)],
+            _ if self.entry.name == LINE.name => {
+                let trips = scale.round_trips;
+                two(Duty::AskLine(trips), Duty::AnswerLine(trips))
+            }
+            Workload::Latency | Workload::Wakeup => {
+                let back = dir.join("back");
+                let trips = scale.round_trips;
+                let (records, warm_up) = if setup.sleeping {
+                    (trips.div_ceil(SLEEPING_TRIPS_PART), WARM_UP_SLEEPING)
+                } else {
+                    (trips, WARM_UP.min(trips))
+                };
+                let limit = Limit { records, ..limit };
+                let ask = Duty::Ask { limit, warm_up, back: back.clone() };
+                two(ask, Duty::Answer { back })
+            }
+            Workload::Full => vec![receive(0), part(Duty::Offer(short), there, 0)],
+            Workload::Cold => {
+                two(Duty::ColdReceive(scale.cold_starts), Duty::ColdSend(scale.cold_starts))
+            }
+            Workload::Memory => {
+                // Twice around the ring, so that every page has been used.
+                let records = 2 * scale.data_size / SMALL as u64;
+                two(Duty::HoldReceive { rings, records }, Duty::HoldSend { rings, records })
+            }
+            Workload::Throughput | Workload::Producers | Workload::Overwrite | Workload::Fanout => {
+                let receivers = (0..self.kind.receivers).map(receive);
+                let senders = (0..self.kind.senders)
+                    .map(|index| part(Duty::Send(limit), placed.senders.get(index), index));
+                receivers.chain(senders).collect()
+            }
+        };
+        match location {
+            Some(Location::Threads) => vec![parts],
+            _ => parts.into_iter().map(|part| vec![part]).collect(),
+        }
+    }
 }

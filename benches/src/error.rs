@@ -1,7 +1,7 @@
 //! The errors of a run.
 
+use std::error::Error;
 use std::io;
-use std::process::ExitStatus;
 
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
@@ -21,19 +21,19 @@ pub enum BenchError {
         /// The kernel's error.
         source: nix::errno::Errno,
     },
-    /// The other process ended too early; its message went to standard error.
-    #[error("the child process ended early: {0}")]
-    ChildDied(ExitStatus),
-    /// A message between the two processes could not be decoded.
+    /// A message between two processes could not be decoded.
     #[error("message between the processes: {0}")]
     Message(#[from] serde_json::Error),
-    /// A ring returned an error.
+    /// A contestant was asked for something that it does not support.
+    #[error("this contestant can't {0}")]
+    Cannot(&'static str),
+    /// A contestant failed.
     #[error("{contestant}: {source}")]
     Contestant {
-        /// The ring's name.
+        /// Its name.
         contestant: &'static str,
         /// The error.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: Box<dyn Error + Send + Sync>,
     },
     /// Records were lost where none may be, or differ from what was sent, or counts disagree.
     /// Reported with the rest, after the table.
@@ -44,4 +44,26 @@ pub enum BenchError {
         /// Different from what the producer had written, or not counted as they should be.
         bad: u64,
     },
+    /// Something was damaged, lost, wrongly reported, or did not work: sentences.
+    #[error("{0}")]
+    Faults(String),
+    /// A signal asked to end the run.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// A result of the harness.
+pub type Result<T, E = BenchError> = std::result::Result<T, E>;
+
+/// Wraps an error of this contestant.
+pub fn failed<E>(contestant: &'static str) -> impl Fn(E) -> BenchError
+where
+    E: Into<Box<dyn Error + Send + Sync>>,
+{
+    move |source| BenchError::Contestant { contestant, source: source.into() }
+}
+
+/// Wraps the error of a system call.
+pub fn system(what: &'static str) -> impl Fn(nix::errno::Errno) -> BenchError {
+    move |source| BenchError::System { what, source }
 }

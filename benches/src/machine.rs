@@ -1,13 +1,13 @@
 //! The machine: the report's first line.
 
-use crate::error::BenchError;
-use crate::options::Options;
+use crate::case::Scale;
+use crate::error::Result;
 use serde::Serialize;
 use std::fmt;
 use std::fs;
 
 /// Machine, kernel, compiler and what all samples have in common.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// The processor, as the kernel names it.
     pub cpu: String,
@@ -41,7 +41,7 @@ impl Machine {
     ///
     /// # Errors
     /// If the kernel does not provide the information.
-    pub fn of(options: &Options, cores: Option<[usize; 2]>) -> Result<Self, BenchError> {
+    pub fn of(scale: &Scale, cores: Option<[usize; 2]>) -> Result<Self> {
         let info = fs::read_to_string("/proc/cpuinfo")?;
         let field = |name: &str| {
             let line = info.lines().find(|line| line.starts_with(name))?;
@@ -65,10 +65,10 @@ impl Machine {
             rustc: env!("BENCH_RUSTC"),
             opt_level: env!("BENCH_OPT_LEVEL"),
             rustflags: env!("BENCH_RUSTFLAGS"),
-            data_size: options.data_size,
-            reader: options.reader.name(),
-            repetitions: options.repetitions,
-            seconds_per_sample: options.seconds_per_sample,
+            data_size: scale.data_size,
+            reader: scale.pace.name(),
+            repetitions: scale.repetitions,
+            seconds_per_sample: scale.seconds_per_sample,
         })
     }
 }

@@ -1,18 +1,12 @@
 //! What to measure, and for how long.
 
-use crate::error::BenchError;
-use crate::many::audit::PRODUCERS_MAX;
-use serde::{Deserialize, Serialize};
+use crate::case::Scale;
+use crate::error::{BenchError, Result};
+use crate::part::SENDERS_MAX;
+use crate::payload::PAYLOADS;
+use crate::waits::WaitStrategy;
 use std::str::FromStr;
 
-/// The payloads that can be measured: each is compiled for its own length.
-pub const PAYLOADS: [usize; 7] = [8, 64, 256, 1024, 4096, 16_384, 65_472];
-
-/// The payload of the overwrite and latency parts.
-pub(crate) const SMALL: usize = 64;
-/// Rounds, as a multiple of the repetitions, after which no further samples of one distance are
-/// tried for: the machine may never settle.
-pub(crate) const MAX_ROUNDS: usize = 3;
 /// The options, for `--help`.
 pub const USAGE: &str = "\
 Measures perfring between two processes, beside the least code that moves the same bytes.
@@ -27,51 +21,6 @@ Measures perfring between two processes, beside the least code that moves the sa
   --short                  a few records of each kind, to see that it works
   --json                   one JSON object a line
 ";
-
-/// How a reader that found nothing polls again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum WaitStrategy {
-    /// Polls all the time.
-    Latency,
-    /// Polls after 64 `PAUSE` instructions.
-    Throughput,
-    /// Keeps its distance from a producer that is faster than it polls, and stays close to a slower
-    /// one.
-    #[default]
-    Adaptive,
-}
-
-impl WaitStrategy {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            WaitStrategy::Latency => "latency",
-            WaitStrategy::Throughput => "throughput",
-            WaitStrategy::Adaptive => "adaptive",
-        }
-    }
-}
-
-impl From<WaitStrategy> for perfring_consumer::WaitStrategy {
-    fn from(wait_strategy: WaitStrategy) -> Self {
-        match wait_strategy {
-            WaitStrategy::Latency => perfring_consumer::WaitStrategy::Latency,
-            WaitStrategy::Throughput => perfring_consumer::WaitStrategy::Throughput,
-            WaitStrategy::Adaptive => perfring_consumer::WaitStrategy::Adaptive,
-        }
-    }
-}
-
-impl FromStr for WaitStrategy {
-    type Err = BenchError;
-
-    fn from_str(text: &str) -> Result<Self, BenchError> {
-        [WaitStrategy::Latency, WaitStrategy::Throughput, WaitStrategy::Adaptive]
-            .into_iter()
-            .find(|wait_strategy| wait_strategy.name() == text)
-            .ok_or_else(|| BenchError::Usage(format!("no such reader: {text}")))
-    }
-}
 
 /// One of the benchmarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +52,7 @@ impl Part {
 impl FromStr for Part {
     type Err = BenchError;
 
-    fn from_str(text: &str) -> Result<Self, BenchError> {
+    fn from_str(text: &str) -> Result<Self> {
         Part::ALL
             .into_iter()
             .find(|part| part.name() == text)
@@ -121,7 +70,7 @@ pub struct Options {
     /// A producer also stops after this many records.
     pub max_records: u64,
     /// Round trips of one latency sample.
-    pub round_trips: u32,
+    pub round_trips: u64,
     /// Payload lengths, of [`PAYLOADS`].
     pub payloads: Vec<usize>,
     /// How every reader waits.
@@ -154,9 +103,17 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Round trips of a latency sample before those that count.
-    pub(crate) fn warm_up(&self) -> u32 {
-        self.round_trips.min(1000)
+    /// Returns how much is measured of each kind.
+    pub(crate) fn scale(&self) -> Scale {
+        Scale {
+            repetitions: self.repetitions,
+            seconds_per_sample: self.seconds_per_sample,
+            max_records: self.max_records,
+            round_trips: self.round_trips,
+            data_size: self.data_size,
+            pace: self.reader,
+            ..Scale::default()
+        }
     }
 
     /// Returns options for a few records of each kind: checks that everything works, measures
@@ -179,7 +136,7 @@ impl Options {
     ///
     /// # Errors
     /// [`BenchError::Usage`] if an argument is unknown or invalid.
-    pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Self, BenchError> {
+    pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Self> {
         let args: Vec<String> = args.into_iter().collect();
         let short = args.iter().any(|arg| arg == "--short");
         let mut options = if short { Options::short() } else { Options::default() };
@@ -222,7 +179,7 @@ impl Options {
     }
 
     /// Checks whether a run is possible with them.
-    pub(crate) fn check(&self) -> Result<(), BenchError> {
+    pub(crate) fn check(&self) -> Result<()> {
         let complain = |what: String| Err(BenchError::Usage(what));
         if let Some(payload) = self.payloads.iter().find(|n| !PAYLOADS.contains(n)) {
             return complain(format!("payload {payload} is not one of {PAYLOADS:?}"));
@@ -236,8 +193,8 @@ impl Options {
         if !(self.seconds_per_sample > 0.0 && self.seconds_per_sample <= 3600.0) {
             return complain(format!("{} seconds per sample", self.seconds_per_sample));
         }
-        if let Some(n) = self.producers.iter().find(|n| !(1..=PRODUCERS_MAX).contains(*n)) {
-            return complain(format!("{n} producers: 1 to {PRODUCERS_MAX} can be measured"));
+        if let Some(n) = self.producers.iter().find(|n| !(1..=SENDERS_MAX).contains(*n)) {
+            return complain(format!("{n} producers: 1 to {SENDERS_MAX} can be measured"));
         }
         if self.repetitions == 0 || self.round_trips == 0 {
             return complain("nothing to repeat".to_owned());
@@ -246,7 +203,7 @@ impl Options {
     }
 }
 
-fn number<T: FromStr>(name: &str, text: &str) -> Result<T, BenchError> {
+fn number<T: FromStr>(name: &str, text: &str) -> Result<T> {
     text.trim()
         .parse()
         .map_err(|_| BenchError::Usage(format!("{name}: {text:?} is not a number that fits")))
@@ -256,7 +213,7 @@ fn number<T: FromStr>(name: &str, text: &str) -> Result<T, BenchError> {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Options, BenchError> {
+    fn parse(line: &str) -> Result<Options> {
         Options::parse(line.split_whitespace().map(str::to_owned))
     }
 

@@ -4,7 +4,13 @@
 /// cannot pass for a newer one.
 pub const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Calls a generic body with a payload's length as a constant: every payload of [`crate::PAYLOADS`]
+/// The payloads that can be measured: each is compiled for its own length.
+pub const PAYLOADS: [usize; 7] = [8, 64, 256, 1024, 4096, 16_384, 65_472];
+
+/// Bytes of a record wherever the length does not matter.
+pub const SMALL: usize = 64;
+
+/// Calls a generic body with a payload's length as a constant: every payload of [`PAYLOADS`](crate::payload::PAYLOADS)
 /// has its own code, as a program with a fixed record type would.
 #[macro_export]
 macro_rules! sized {

@@ -6,8 +6,9 @@
 //! only because the harness creates the file in a directory of its own, gives it one sender and one
 //! receiver with the same payload length, and trusts them.
 
-use crate::contest::ring::{Policy, Setup};
-use crate::error::BenchError;
+use crate::contestant::{Fill, Setup, Visit};
+use crate::error::{BenchError, Result, system};
+use crate::waits::Room;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
@@ -34,20 +35,17 @@ pub struct Mapping {
 
 impl Mapping {
     /// Creates the file, all zeros, with its space allocated.
-    pub fn create(path: &Path, data_size: u64) -> Result<(), BenchError> {
+    pub fn create(path: &Path, data_size: u64) -> Result<()> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
         let len = rustix::param::page_size() as u64 + data_size;
         file.set_len(len)?;
         let len =
             i64::try_from(len).map_err(|_| BenchError::Usage(format!("data size {data_size}")))?;
-        nix::fcntl::posix_fallocate(&file, 0, len)
-            .map_err(|source| BenchError::System { what: "posix_fallocate", source })
+        nix::fcntl::posix_fallocate(&file, 0, len).map_err(system("posix_fallocate"))
     }
 
     /// Maps a file of [`Mapping::create`].
-    pub fn open(path: &Path, data_size: u64) -> Result<Self, BenchError> {
-        let what = "mmap";
-        let system = |source| BenchError::System { what, source };
+    pub fn open(path: &Path, data_size: u64) -> Result<Self> {
         let too_large = || BenchError::Usage(format!("data size {data_size}"));
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let page = rustix::param::page_size();
@@ -57,7 +55,7 @@ impl Mapping {
         // SAFETY: without MAP_FIXED the kernel takes addresses that nothing uses.
         let base =
             unsafe { mmap_anonymous(None, twice, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE) }
-                .map_err(system)?
+                .map_err(system("mmap"))?
                 .cast::<u8>();
         // From here on, dropping it unmaps.
         let mapping = Mapping { base, page, data_size: data };
@@ -68,22 +66,14 @@ impl Mapping {
     }
 
     /// Maps `len` bytes of the file over the reservation, `at` bytes into it.
-    fn place(
-        &self,
-        file: &File,
-        at: usize,
-        len: NonZeroUsize,
-        from: usize,
-    ) -> Result<(), BenchError> {
+    fn place(&self, file: &File, at: usize, len: NonZeroUsize, from: usize) -> Result<()> {
         let address = NonZeroUsize::new(self.base.as_ptr() as usize + at);
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
         let from = i64::try_from(from).unwrap_or(i64::MAX);
         // SAFETY: both callers stay within the page + 2 * data bytes that `open` has just reserved
         // for itself, so MAP_FIXED replaces no other mapping.
-        unsafe { mmap(address, len, prot, flags, file, from) }
-            .map(drop)
-            .map_err(|source| BenchError::System { what: "mmap", source })
+        unsafe { mmap(address, len, prot, flags, file, from) }.map(drop).map_err(system("mmap"))
     }
 
     /// Returns the header page.
@@ -130,21 +120,17 @@ pub struct FloorSender {
 
 impl FloorSender {
     /// Attaches to write.
-    pub fn open(path: &Path, setup: &Setup) -> Result<Self, BenchError> {
+    pub fn open(path: &Path, setup: &Setup) -> Result<Self> {
         let map = Mapping::open(path, setup.data_size)?;
         let data_size = setup.data_size;
-        let full_at = if setup.policy == Policy::Drop { data_size } else { u64::MAX };
+        let full_at = if setup.overwrite { u64::MAX } else { data_size };
         Ok(FloorSender { data: map.data(), map, data_size, head: 0, full_at })
     }
 
     /// Publishes a record for each number, which `fill` writes in place. Waits while there is no
     /// room.
     #[inline(always)]
-    pub fn send<const N: usize>(
-        &mut self,
-        numbers: Range<u64>,
-        mut fill: impl FnMut(&mut [u8; N], u64),
-    ) {
+    pub fn send<const N: usize>(&mut self, numbers: Range<u64>, mut fill: impl Fill<N>) {
         // Locals, as the compiler may not keep fields in registers across a release store.
         let FloorSender { ref map, data, data_size, mut head, mut full_at } = *self;
         let words = map.words();
@@ -172,15 +158,9 @@ impl FloorSender {
         }
         (self.head, self.full_at) = (head, full_at);
     }
-}
 
-impl FloorSender {
     /// Publishes one record if there is room, and returns whether there was.
-    pub fn offer<const N: usize>(
-        &mut self,
-        number: u64,
-        fill: impl FnMut(&mut [u8; N], u64),
-    ) -> bool {
+    pub fn offer<const N: usize>(&mut self, number: u64, fill: impl Fill<N>) -> bool {
         let end = self.head + size::<N>();
         if end >= self.full_at {
             self.full_at = self.map.words()[TAIL].load(Ordering::Acquire) + self.data_size;
@@ -198,18 +178,13 @@ impl FloorSender {
 #[cold]
 #[inline(never)]
 fn wait_for_room(tail: &AtomicU64, end: u64, data_size: u64) -> u64 {
-    let mut polls = 0u32;
+    let mut room = Room::default();
     loop {
         let full_at = tail.load(Ordering::Acquire) + data_size;
         if end < full_at {
             return full_at;
         }
-        std::hint::spin_loop();
-        polls += 1;
-        // The reader may need this core.
-        if polls.is_multiple_of(4096) {
-            std::thread::yield_now();
-        }
+        room.wait();
     }
 }
 
@@ -225,7 +200,7 @@ pub struct FloorReceiver {
 
 impl FloorReceiver {
     /// Starts at the first record, or, in overwrite mode and after the sender's end, at the oldest.
-    pub fn open(path: &Path, setup: &Setup) -> Result<Self, BenchError> {
+    pub fn open(path: &Path, setup: &Setup) -> Result<Self> {
         let map = Mapping::open(path, setup.data_size)?;
         let size = setup.payload as u64 + 8;
         let head = map.words()[HEAD].load(Ordering::Acquire);
@@ -245,7 +220,7 @@ impl FloorReceiver {
     /// transfer, and seven eighths of the ring are enough for a sender. Returns how many records
     /// they were.
     #[inline(always)]
-    pub fn drain<const N: usize>(&mut self, mut visit: impl FnMut(&[u8; N])) -> u64 {
+    pub fn drain<const N: usize>(&mut self, mut visit: impl Visit<N>) -> u64 {
         let head = self.map.words()[HEAD].load(Ordering::Acquire);
         let first = self.tail;
         while self.tail != head {

@@ -1,13 +1,16 @@
 //! The report: one JSON object a line, or tables.
 
-use crate::case::{Case, Group, Quantiles, Sample};
-use crate::contest::ring::{Audience, Contestant, Policy};
+use crate::case::Case;
 use crate::cores::Distance;
-use crate::error::BenchError;
+use crate::error::Result;
+use crate::groups::{FLOOR, Group, HALF, PERFRING};
 use crate::machine::Machine;
 use crate::many::crew::Found;
 use crate::many::report as many;
 use crate::options::{Options, Part};
+use crate::part::Audience;
+use crate::player::LINE;
+use crate::rows::Sample;
 use crate::stats::{median, range, ratio};
 use crate::tables::{Repetition, Summary, aligned};
 use serde::Serialize;
@@ -30,11 +33,11 @@ struct Row {
     records: u64,
     lost: u64,
     bad: u64,
-    /// This figure relative to the floor's; see [`Sample::figure`] for which figure.
+    /// The compared figure relative to the floor's.
     floor_ratio: Option<f64>,
     hop_before_ns: Option<f64>,
     hop_after_ns: Option<f64>,
-    distance: Distance,
+    distance: &'static str,
     #[serde(flatten)]
     latency: Option<Latency>,
     /// Relative to the same contestant's in drop mode with a keen reader.
@@ -54,12 +57,6 @@ struct Latency {
     p999_ns: f64,
 }
 
-impl From<Quantiles> for Latency {
-    fn from(of: Quantiles) -> Self {
-        Latency { p50_ns: of.p50, p99_ns: of.p99, p999_ns: of.p999 }
-    }
-}
-
 /// Writes the whole report.
 pub(crate) fn write(
     machine: &Machine,
@@ -67,7 +64,7 @@ pub(crate) fn write(
     groups: &[Group],
     found: &Found,
     out: &mut dyn Write,
-) -> Result<(), BenchError> {
+) -> Result<()> {
     if options.json {
         #[derive(Serialize)]
         struct First<'a> {
@@ -97,16 +94,15 @@ pub(crate) fn write(
                 many::write(found, options, out)?;
                 continue;
             }
-            let of_part = |group: &&Group| group.cases.iter().all(|(case, _)| case.part == *part);
-            let rows: Vec<Row> =
-                groups.iter().filter(of_part).flat_map(|group| medians(group, options)).collect();
+            let of_part = groups.iter().filter(|group| group.part == *part);
+            let rows: Vec<Row> = of_part.flat_map(|group| medians(group, options)).collect();
             writeln!(out, "\n{}\n{}", title(*part), table(*part, &rows))?;
         }
     }
     Ok(out.flush()?)
 }
 
-fn line(out: &mut dyn Write, value: &impl Serialize) -> Result<(), BenchError> {
+fn line(out: &mut dyn Write, value: &impl Serialize) -> Result<()> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
     Ok(out.write_all(&line)?)
@@ -121,70 +117,84 @@ struct Bases<'a> {
 
 fn bases<'a>(group: &'a Group, case: &Case) -> Bases<'a> {
     let find = |wanted: &dyn Fn(&Case) -> bool| {
-        let (_, samples) = group.cases.iter().find(|(other, _)| wanted(other))?;
-        Some(samples.as_slice())
+        let turn = group.turns.iter().find(|turn| wanted(&turn.case))?;
+        Some(turn.samples.as_slice())
     };
-    let drops = case.policy == Policy::Drop;
+    let lossy = case.kind.lossy;
     Bases {
-        floor: find(&|other| {
-            other.contestant == Contestant::Floor && (other.policy == Policy::Drop) == drops
-        }),
-        drop: (case.part == Part::Overwrite)
-            .then(|| {
-                find(&|other| {
-                    other.contestant == case.contestant
-                        && other.policy == Policy::Drop
-                        && other.audience == Audience::Keen
-                })
-            })
+        floor: find(&|other| other.entry.name == FLOOR.name && other.kind.lossy == lossy),
+        drop: (group.part == Part::Overwrite)
+            .then(|| find(&|other| contestant(other) == contestant(case) && !other.kind.lossy))
             .flatten(),
-        line: find(&|other| other.contestant == Contestant::Line),
+        line: find(&|other| other.entry.name == LINE.name),
     }
 }
 
-fn row(case: &Case, options: &Options, sample: &Sample) -> Row {
+/// Returns the name in the report: eviction by halves is a policy of the same contestant.
+fn contestant(case: &Case) -> &'static str {
+    if case.entry.name == HALF.name { PERFRING.name } else { case.entry.name }
+}
+
+fn policy(case: &Case) -> &'static str {
+    match (case.kind.lossy, case.entry.name == HALF.name) {
+        (false, _) => "drop",
+        (true, false) => "overwrite",
+        (true, true) => "overwrite_half",
+    }
+}
+
+fn row(group: &Group, case: &Case, options: &Options, sample: &Sample) -> Row {
+    let figures = &sample.figures;
     Row {
-        bench: case.part.name(),
-        contestant: case.contestant.name(),
-        payload: case.payload,
+        bench: group.part.name(),
+        contestant: contestant(case),
+        payload: case.kind.payload,
         producers: 1,
-        policy: case.policy.name(),
-        audience: case.audience.name(),
+        policy: policy(case),
+        audience: if case.kind.audience == Audience::None { "none" } else { "keen" },
         reader: options.reader.name(),
         repetition: Repetition::Nth(sample.round),
-        records_per_s: sample.records_per_s,
-        bytes_per_s: sample.records_per_s * case.payload as f64,
-        ns_per_record: sample.ns_per_record,
-        records: sample.records,
-        lost: sample.lost,
-        bad: sample.bad,
+        records_per_s: figures.records_per_s,
+        bytes_per_s: figures.records_per_s * case.kind.payload as f64,
+        ns_per_record: figures.ns_per_record,
+        records: figures.records,
+        lost: figures.lost,
+        bad: figures.bad,
         floor_ratio: None,
-        hop_before_ns: sample.hops_ns.map(|[before, _]| before),
-        hop_after_ns: sample.hops_ns.map(|[_, after]| after),
-        distance: sample.distance,
-        latency: sample.latency.map(Latency::from),
+        hop_before_ns: figures.hop_before_ns,
+        hop_after_ns: figures.hop_after_ns,
+        distance: figures.distance,
+        latency: figures.latency.map(|l| Latency {
+            p50_ns: l.p50_ns,
+            p99_ns: l.p99_ns,
+            p999_ns: l.p999_ns,
+        }),
         drop_ratio: None,
         line_ratio: None,
         summary: None,
     }
 }
 
+fn figures<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Vec<(&'static str, f64)> {
+    let figure = |s: &Sample| (s.figures.distance, s.figures.figure().unwrap_or(f64::NAN));
+    samples.into_iter().map(figure).collect()
+}
+
 /// Returns a line for each sample, compared with its neighbours of the same round.
 fn singles(group: &Group, options: &Options) -> Vec<Row> {
     let mut rows = Vec::new();
-    for (case, samples) in &group.cases {
-        let bases = bases(group, case);
-        for sample in samples {
+    for turn in &group.turns {
+        let bases = bases(group, &turn.case);
+        for sample in &turn.samples {
             let by = |base: Option<&[Sample]>| {
                 let base = base?.iter().find(|other| other.round == sample.round)?;
-                let one = |sample: &Sample| [(sample.distance, sample.figure(case.part))];
-                ratio(sample.distance, &one(sample), &one(base))
+                ratio(sample.figures.distance, &figures([sample]), &figures([base]))
             };
             rows.push(Row {
                 floor_ratio: by(bases.floor),
                 drop_ratio: by(bases.drop),
                 line_ratio: by(bases.line),
-                ..row(case, options, sample)
+                ..row(group, &turn.case, options, sample)
             });
         }
     }
@@ -194,42 +204,42 @@ fn singles(group: &Group, options: &Options) -> Vec<Row> {
 /// Returns a line for each case and distance.
 fn medians(group: &Group, options: &Options) -> Vec<Row> {
     let mut rows = Vec::new();
-    for (case, samples) in &group.cases {
-        let bases = bases(group, case);
-        let left_out = samples.iter().filter(|s| s.distance == Distance::Mixed).count();
+    for turn in &group.turns {
+        let (case, bases) = (&turn.case, bases(group, &turn.case));
+        let at = |distance: Distance| move |s: &&Sample| s.figures.distance == distance.name();
+        let left_out = turn.samples.iter().filter(at(Distance::Mixed)).count();
         for distance in [Distance::Near, Distance::Far, Distance::None] {
-            let here: Vec<&Sample> = samples.iter().filter(|s| s.distance == distance).collect();
+            let here: Vec<&Sample> = turn.samples.iter().filter(at(distance)).collect();
             let Some(first) = here.first() else { continue };
-            let mid =
-                |get: &dyn Fn(&Sample) -> Option<f64>| median(here.iter().filter_map(|s| get(s)));
-            let figures = |samples: &[Sample]| -> Vec<(Distance, f64)> {
-                samples.iter().map(|s| (s.distance, s.figure(case.part))).collect()
+            let lines: Vec<Row> = here.iter().map(|s| row(group, case, options, s)).collect();
+            let mid = |get: &dyn Fn(&Row) -> Option<f64>| median(lines.iter().filter_map(get));
+            let by = |base: Option<&[Sample]>| {
+                ratio(distance.name(), &figures(&turn.samples), &figures(base?))
             };
-            let by = |base: Option<&[Sample]>| ratio(distance, &figures(samples), &figures(base?));
-            let Some((min, max)) = range(here.iter().map(|s| s.figure(case.part))) else {
-                continue;
-            };
-            let rate = mid(&|s| Some(s.records_per_s)).unwrap_or_default();
+            let figure = |s: &&Sample| s.figures.figure();
+            let Some((min, max)) = range(here.iter().filter_map(figure)) else { continue };
+            let rate = mid(&|r| Some(r.records_per_s)).unwrap_or_default();
+            let quantile = |get: fn(&Latency) -> f64| mid(&|r| r.latency.as_ref().map(get));
             rows.push(Row {
                 repetition: Repetition::Median("median"),
                 records_per_s: rate,
-                bytes_per_s: rate * case.payload as f64,
-                ns_per_record: mid(&|s| Some(s.ns_per_record)).unwrap_or_default(),
-                records: here.iter().map(|s| s.records).sum(),
-                lost: here.iter().map(|s| s.lost).sum(),
-                bad: here.iter().map(|s| s.bad).sum(),
+                bytes_per_s: rate * case.kind.payload as f64,
+                ns_per_record: mid(&|r| Some(r.ns_per_record)).unwrap_or_default(),
+                records: lines.iter().map(|r| r.records).sum(),
+                lost: lines.iter().map(|r| r.lost).sum(),
+                bad: lines.iter().map(|r| r.bad).sum(),
                 floor_ratio: by(bases.floor),
                 drop_ratio: by(bases.drop),
                 line_ratio: by(bases.line),
-                hop_before_ns: mid(&|s| s.hops_ns.map(|[before, _]| before)),
-                hop_after_ns: mid(&|s| s.hops_ns.map(|[_, after]| after)),
-                latency: mid(&|s| s.latency.map(|l| l.p50)).map(|p50_ns| Latency {
+                hop_before_ns: mid(&|r| r.hop_before_ns),
+                hop_after_ns: mid(&|r| r.hop_after_ns),
+                latency: quantile(|l| l.p50_ns).map(|p50_ns| Latency {
                     p50_ns,
-                    p99_ns: mid(&|s| s.latency.map(|l| l.p99)).unwrap_or_default(),
-                    p999_ns: mid(&|s| s.latency.map(|l| l.p999)).unwrap_or_default(),
+                    p99_ns: quantile(|l| l.p99_ns).unwrap_or_default(),
+                    p999_ns: quantile(|l| l.p999_ns).unwrap_or_default(),
                 }),
                 summary: Some(Summary { samples: here.len(), left_out, min, max }),
-                ..row(case, options, first)
+                ..row(group, case, options, first)
             });
         }
     }
@@ -305,7 +315,7 @@ fn cells(part: Part, row: &Row) -> Vec<String> {
         None => (1, 0, String::new()),
     };
     let [samples, left_out] = [samples, left_out].map(|n| n.to_string());
-    let distance = row.distance.name().to_owned();
+    let distance = row.distance.to_owned();
     let contestant = row.contestant.to_owned();
     let [lost, bad] = [row.lost, row.bad].map(|n| n.to_string());
     let floor = times(row.floor_ratio);

@@ -1,7 +1,5 @@
 //! Medians, and ratios among samples of one distance.
 
-use crate::cores::Distance;
-
 /// Returns the middle value, or the mean of the two in the middle. `None` for no values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
@@ -25,25 +23,18 @@ pub fn range(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// Returns the ratio of two medians, each of the values of this one distance.
-pub fn ratio(
-    distance: Distance,
-    values: &[(Distance, f64)],
-    base: &[(Distance, f64)],
-) -> Option<f64> {
-    let of = |values: &[(Distance, f64)]| {
+/// Returns the ratio of two medians, each of the values of this one distance, by its name. `None` for
+/// samples whose distance has changed.
+pub fn ratio(distance: &str, values: &[(&str, f64)], base: &[(&str, f64)]) -> Option<f64> {
+    let of = |values: &[(&str, f64)]| {
         median(values.iter().filter(|(at, _)| *at == distance).map(|(_, value)| *value))
     };
-    match distance {
-        Distance::Mixed => None,
-        _ => Some(of(values)? / of(base)?),
-    }
+    if distance == "mixed" { None } else { Some(of(values)? / of(base)?) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Distance::{Far, Mixed, Near};
 
     #[test]
     fn the_median_is_in_the_middle() {
@@ -57,11 +48,12 @@ mod tests {
 
     #[test]
     fn only_samples_of_one_distance_are_compared() {
-        let floor = [(Near, 100.0), (Near, 120.0), (Near, 110.0), (Far, 20.0), (Mixed, 60.0)];
-        let ring = [(Near, 55.0), (Far, 16.0), (Mixed, 1000.0)];
-        assert_eq!(ratio(Near, &ring, &floor), Some(0.5));
-        assert_eq!(ratio(Far, &ring, &floor), Some(0.8));
-        assert_eq!(ratio(Mixed, &ring, &floor), None);
-        assert_eq!(ratio(Far, &[(Near, 55.0)], &floor), None);
+        let [near, far, mixed] = ["near", "far", "mixed"];
+        let floor = [(near, 100.0), (near, 120.0), (near, 110.0), (far, 20.0), (mixed, 60.0)];
+        let ring = [(near, 55.0), (far, 16.0), (mixed, 1000.0)];
+        assert_eq!(ratio(near, &ring, &floor), Some(0.5));
+        assert_eq!(ratio(far, &ring, &floor), Some(0.8));
+        assert_eq!(ratio(mixed, &ring, &floor), None);
+        assert_eq!(ratio(far, &[(near, 55.0)], &floor), None);
     }
 }

@@ -23,11 +23,24 @@ pub(crate) struct Summary {
 }
 
 /// Formats a table with right-aligned columns.
-pub(crate) fn aligned(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+pub fn aligned(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    table(head, rows, CellAlignment::Right)
+}
+
+/// Formats a table of text.
+pub fn left_aligned(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    table(head, rows, CellAlignment::Left)
+}
+
+fn table(
+    head: &[&str],
+    rows: impl Iterator<Item = Vec<String>>,
+    alignment: CellAlignment,
+) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(head.iter().copied());
     for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Right);
+        column.set_cell_alignment(alignment);
     }
     table.add_rows(rows);
     table.trim_fmt()

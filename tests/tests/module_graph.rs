@@ -56,16 +56,10 @@ fn inside(arrows: &Arrows<'_>, cycle: &BTreeSet<&str>) -> String {
 }
 
 /// What is in a cycle today, by the folder that they are in.
-const FOLDERS: [(&str, &str); 2] = [
-    (
-        "benches/src: contest drive many options peer raw",
-        "the contestants know the driver's ring, and the driver knows the contest",
-    ),
-    (
-        "tools/python/src: batch memory pins record runs spaces",
-        "`memory` has all unsafe code, and knows the classes whose buffers it exports",
-    ),
-];
+const FOLDERS: [(&str, &str); 1] = [(
+    "tools/python/src: batch memory pins record runs spaces",
+    "`memory` has all unsafe code, and knows the classes whose buffers it exports",
+)];
 
 /// Each file and each folder of a folder is one, with `x.rs` beside a folder `x` a part of it, and they import each
 /// other downwards only. A folder's own `mod.rs`, `lib.rs` or `main.rs` is above all that is in the folder, and not compared

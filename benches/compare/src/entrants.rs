@@ -1,64 +1,27 @@
 //! The list of contestants.
 
-use crate::CompareError;
 use crate::contest::{
-    agrona, bpf, disruptor_mp, faulty, limits, lttng, perf_buffer, perf_overwrite, perfring,
-    photon_ring, pipe, ringfire, rtrb, shmem_ipc, unix_seqpacket, unix_stream,
+    agrona, bpf, faulty, limits, lttng, perf_overwrite, perfring, pipe, ringfire, rtrb, shmem_ipc,
+    unix_stream,
 };
-use crate::contestant::{Cannot, Role};
 use crate::options::Options;
-use crate::player::{Of, Player};
-use perfring_bench::contest::calls::{Publish, PublishPod, PublishTimeout, ReserveTimeout};
-
-/// How it takes part.
-#[derive(Clone, Copy)]
-pub enum Kind {
-    /// One process copies the payload into a buffer.
-    Memcpy,
-    /// One cache line goes back and forth.
-    Line,
-    /// Two ends with something in between.
-    Ends(&'static dyn Player),
-    /// It was not compiled in: how to add it, or why it cannot be added.
-    NotBuilt(&'static str),
-}
-
-/// A contestant.
-#[derive(Clone, Copy)]
-pub struct Entry {
-    /// Its name in reports.
-    pub name: &'static str,
-    /// Its role in the comparison.
-    pub role: Role,
-    /// How it takes part.
-    pub kind: Kind,
-}
-
-impl Entry {
-    /// Returns the combinations that it cannot be asked to do.
-    pub fn cannot(&self) -> Cannot {
-        match self.kind {
-            Kind::Ends(player) => player.cannot(),
-            _ => Cannot::NOTHING,
-        }
-    }
-
-    /// Returns whether each sender has a channel of its own.
-    pub fn own_channels(&self) -> bool {
-        matches!(self.kind, Kind::Ends(player) if player.own_channels())
-    }
-}
+use perfring_bench::contest::Floor;
+use perfring_bench::contest::calls::{Calls, Publish, PublishPod, PublishTimeout, ReserveTimeout};
+use perfring_bench::contest::perfring::{InPlace, Ring};
+use perfring_bench::contestant::Role;
+use perfring_bench::player::{Entry, Kind, LINE, MEMCPY};
+use perfring_bench::{BenchError, Result};
 
 /// The list: name, role, type; `if "feature"` for those that are compiled only with that cargo
 /// feature.
 macro_rules! contestants {
     ($($name:literal $role:ident $type:ty $(, if $feature:literal)?;)*) => {
         &[
-            Entry { name: "memcpy", role: Role::Limit, kind: Kind::Memcpy },
-            Entry { name: "line", role: Role::Limit, kind: Kind::Line },
+            MEMCPY,
+            LINE,
             $(
                 $(#[cfg(feature = $feature)])?
-                Entry { name: $name, role: Role::$role, kind: Kind::Ends(&Of::<$type>::NEW) },
+                Entry::of::<$type>($name, Role::$role),
                 $(
                     #[cfg(not(feature = $feature))]
                     Entry {
@@ -70,67 +33,43 @@ macro_rules! contestants {
                     },
                 )?
             )*
-            Entry { name: "bbq", role: Role::Rival, kind: Kind::NotBuilt(NO_BBQ) },
         ]
     };
 }
 
-const NO_BBQ: &str = "its only crate, bbq-rs 0.1.1, needs a nightly compiler and hands values between \
-                      threads of one process";
-
 /// All of them, in the order of the report. To add one, add its line.
 pub static ALL: &[Entry] = contestants! {
-    "floor" Limit limits::Floor;
-    "floor slots" Limit limits::Slots<1, false>;
-    "floor layout back" Limit limits::Flag<true, false>;
-    "floor flag back" Limit limits::Flag<false, true>;
-    "floor flag head back" Limit limits::Flag<true, true>;
-    "floor batch" Limit limits::Slots<64, false>;
-    "floor back" Limit limits::Slots<1, true>;
-    "floor batch back" Limit limits::Slots<64, true>;
+    "floor" Limit Floor;
+    "floor back" Limit limits::Slots;
     "floor lock word" Limit limits::LockWord;
-    "perfring publish" Ours perfring::Calls<Publish>;
-    "perfring publish_timeout" Ours perfring::Calls<PublishTimeout>;
-    "perfring reserve_timeout" Ours perfring::Calls<ReserveTimeout>;
-    "perfring publish_pod" Ours perfring::Calls<PublishPod>;
-    "perfring default reader" Ours perfring::Calls<PublishTimeout, true>;
-    "perfring in place" Ours perfring::Exclusive;
-    "perfring batch" Ours perfring::Batched;
-    "perfring values" Ours perfring::Values;
-    "perfring half" Ours perfring::Half;
-    "perfring shared" Ours perfring::Shared;
-    "perfring shared batch" Ours perfring::SharedBatched;
-    "perfring named" Ours perfring::Named<false>;
-    "perfring named batch" Ours perfring::Named<true>;
-    "perfring cpu" Ours perfring::Cpu;
-    "perfring rings" Ours perfring::Rings;
-    "perfring rings in turn" Ours perfring::InTurn;
-    "perfring rings merged" Ours perfring::InOrder;
-    "ringfire" Rival ringfire::Slots;
-    "ringfire blobs" Rival ringfire::Blobs;
-    "ringfire many" Rival ringfire::Many;
-    "agrona one-to-one" Rival agrona::OneToOne;
+    "perfring publish" Ours Ring<Calls<Publish>>;
+    "perfring publish_timeout" Ours Ring<Calls<PublishTimeout>>;
+    "perfring reserve_timeout" Ours Ring<Calls<ReserveTimeout>>;
+    "perfring publish_pod" Ours Ring<Calls<PublishPod>>;
+    "perfring default reader" Ours Ring<Calls<PublishTimeout, true>>;
+    "perfring in place" Ours Ring<InPlace<false>>;
+    "perfring batch" Ours Ring<perfring::Batched>;
+    "perfring values" Ours Ring<perfring::Values>;
+    "perfring half" Ours Ring<InPlace<true>>;
+    "perfring shared" Ours Ring<perfring::Shared>;
+    "perfring shared batch" Ours Ring<perfring::SharedBatched>;
+    "perfring named" Ours Ring<perfring::Named<false>>;
+    "perfring named batch" Ours Ring<perfring::Named<true>>;
+    "perfring cpu" Ours perfring::Many<perfring::Cpu>;
+    "perfring rings" Ours perfring::Many<perfring::Fullest>;
+    "perfring rings in turn" Ours perfring::Many<perfring::InTurn>;
+    "perfring rings merged" Ours perfring::Many<perfring::InOrder>;
+    "ringfire" Rival ringfire::Ringfire;
     "agrona many-to-one" Rival agrona::ManyToOne;
-    "agrona broadcast" Rival agrona::Broadcast;
     "iceoryx2" Rival crate::contest::iceoryx2::Iceoryx2, if "iceoryx2";
-    "aeron invoker 1 MiB" Rival crate::contest::aeron::Aeron<true, 1>, if "aeron";
-    "aeron invoker 64 MiB" Rival crate::contest::aeron::Aeron<true, 64>, if "aeron";
-    "aeron driver 1 MiB" Rival crate::contest::aeron::Aeron<false, 1>, if "aeron";
-    "aeron driver 64 MiB" Rival crate::contest::aeron::Aeron<false, 64>, if "aeron";
-    "disruptor-mp" Rival disruptor_mp::DisruptorMp;
+    "aeron" Rival crate::contest::aeron::AeronIpc, if "aeron";
     "shmem-ipc" Rival shmem_ipc::ShmemIpc;
     "pipe" Rival pipe::Pipe;
-    "pipe each" Rival pipe::PipeEach;
-    "unix seqpacket" Rival unix_seqpacket::UnixSeqpacket;
     "unix stream" Rival unix_stream::UnixStream;
     "bpf" Rival bpf::Bpf;
-    "bpf quiet" Rival bpf::BpfQuiet;
-    "perf buffer" Rival perf_buffer::PerfBuffer;
     "perf overwrite" Rival perf_overwrite::PerfOverwrite;
     "lttng" Rival lttng::Lttng;
     "rtrb" Reference rtrb::Rtrb;
-    "photon-ring" Reference photon_ring::PhotonRing;
-    "photon-ring many" Reference photon_ring::PhotonRingMany;
 };
 
 /// Those that only tests ask for.
@@ -145,63 +84,48 @@ pub static FAULTY: &[Entry] = &[
 ];
 
 const fn faulty<const FAULT: u8>(name: &'static str) -> Entry {
-    let kind = Kind::Ends(&Of::<faulty::Faulty<FAULT>>::NEW);
-    Entry { name, role: Role::Rival, kind }
+    Entry::of::<faulty::Faulty<FAULT>>(name, Role::Rival)
 }
 
 /// Returns the contestant of this name.
-pub fn by_name(name: &str) -> Option<&'static Entry> {
-    ALL.iter().chain(FAULTY).find(|entry| entry.name == name)
+pub fn by_name(name: &str) -> Option<Entry> {
+    ALL.iter().chain(FAULTY).find(|entry| entry.name == name).copied()
 }
 
 /// Returns the chosen contestants. Limits always take part: without them a figure says little.
 ///
 /// # Errors
-/// [`CompareError::Usage`] if a name is unknown.
-pub fn chosen(options: &Options) -> Result<Vec<&'static Entry>, CompareError> {
+/// [`BenchError::Usage`] if a name is unknown.
+pub fn chosen(options: &Options) -> Result<Vec<Entry>> {
     if let Some(name) = options.contestants.iter().find(|name| by_name(name).is_none()) {
-        return Err(CompareError::Usage(format!("no contestant {name:?}; --list has all")));
+        return Err(BenchError::Usage(format!("no contestant {name:?}; --list has all")));
     }
     let named = |entry: &&Entry| options.contestants.iter().any(|name| name == entry.name);
     let wanted = |entry: &&Entry| {
         options.contestants.is_empty() || named(entry) || entry.role == Role::Limit
     };
-    Ok(ALL.iter().filter(wanted).chain(FAULTY.iter().filter(named)).collect())
+    Ok(ALL.iter().filter(wanted).chain(FAULTY.iter().filter(named)).copied().collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ALL, FAULTY, Kind};
-    use crate::contestant::Setup;
-    use perfring_bench::WaitStrategy;
+    use super::{ALL, FAULTY};
+    use perfring_bench::case::{Case, Scale};
+    use perfring_bench::rows::Kind;
+    use perfring_bench::workload::Workload;
 
     /// What the size of processes does not show is known of each contestant, and is not zero only
     /// for those in the kernel.
     #[test]
     fn what_the_kernel_holds_is_known() {
-        const KERNELS: [&str; 7] = [
-            "pipe",
-            "pipe each",
-            "unix seqpacket",
-            "unix stream",
-            "bpf",
-            "bpf quiet",
-            "perf buffer",
-        ];
-        let setup = Setup {
-            data_size: 1 << 18,
-            payload: 64,
-            overwrite: false,
-            senders: 1,
-            receivers: 1,
-            pace: WaitStrategy::Adaptive,
-            sleeping: false,
-        };
+        const KERNELS: [&str; 3] = ["pipe", "unix stream", "bpf"];
+        let scale = Scale { data_size: 1 << 18, ..Scale::default() };
         for entry in ALL {
-            let Kind::Ends(player) = entry.kind else { continue };
+            let Some(player) = entry.player() else { continue };
             if player.can().lossless.is_err() || player.check().is_err() {
                 continue;
             }
+            let setup = Case { kind: Kind::of(Workload::Memory, 64), entry: *entry }.setup(&scale);
             let bytes = player.kernel_bytes(&setup);
             let is_kernels = KERNELS.contains(&entry.name);
             assert_eq!(bytes.map(|bytes| bytes > 0), Some(is_kernels), "{}: {bytes:?}", entry.name);

@@ -1,46 +1,26 @@
 //! The machine of a run.
 
-use crate::CompareError;
-use crate::options::Options;
-use crate::places::Places;
 use crate::rows::Machine;
 use nix::time::{ClockId, clock_gettime};
+use perfring_bench::Result;
+use perfring_bench::cores::Places;
+use perfring_bench::error::system;
 use perfring_bench::raw::ticks;
+use perfring_bench::turns::Bench;
 use std::collections::BTreeMap;
 
 /// Describes this machine, now.
 ///
 /// # Errors
 /// If the kernel does not provide the information.
-pub fn of(
-    options: &Options,
-    places: Option<&Places>,
-    tick_ns: f64,
-) -> Result<Machine, CompareError> {
-    let bare = perfring_bench::Options {
-        repetitions: options.repetitions,
-        seconds_per_sample: options.seconds_per_sample,
-        data_size: options.data_size,
-        reader: options.pace,
-        ..perfring_bench::Options::default()
-    };
-    let machine = perfring_bench::machine::Machine::of(&bare, places.map(Places::two))?;
-    let now = clock_gettime(ClockId::CLOCK_REALTIME)
-        .map_err(|source| CompareError::System { what: "clock_gettime", source })?;
+pub fn of(bench: &Bench) -> Result<Machine> {
+    let places = bench.places.as_ref();
+    let now = clock_gettime(ClockId::CLOCK_REALTIME).map_err(system("clock_gettime"))?;
     Ok(Machine {
-        cpu: machine.cpu,
-        kernel: machine.kernel,
-        cores: machine.cores,
-        load: machine.load,
+        here: perfring_bench::machine::Machine::of(&bench.scale, places.map(Places::two))?,
         sender_room: places.map_or(0, Places::room),
-        clock_step_ns: clock_step_ns(tick_ns),
-        commit: env!("COMPARE_COMMIT").to_owned(),
-        rustc: machine.rustc.to_owned(),
-        target: machine.target.to_owned(),
-        rustflags: machine.rustflags.to_owned(),
-        repetitions: options.repetitions,
-        seconds_per_sample: options.seconds_per_sample,
-        data_size: options.data_size,
+        clock_step_ns: clock_step_ns(bench.tick_ns),
+        commit: env!("COMPARE_COMMIT"),
         started: utc(now.tv_sec()),
     })
 }

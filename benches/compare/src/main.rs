@@ -1,14 +1,18 @@
 //! `perfring-compare`: see the library.
 #![allow(missing_docs, rustdoc::broken_intra_doc_links)] // the help texts contain no links
 
-use clap::{Args, Parser, Subcommand};
-use perfring_bench::WaitStrategy;
-use perfring_compare::child::{CHILD_ARG, child};
-use perfring_compare::conductor::INTERRUPTED;
+use clap::Parser;
+use perfring_bench::Result;
+use perfring_bench::conductor::INTERRUPTED;
+use perfring_bench::contestant::Role;
+use perfring_bench::waits::WaitStrategy;
+use perfring_bench::workload::Workload;
+use perfring_bench::{BenchError, CHILD_ARG, child_of, exit_code};
+use perfring_compare::entrants::{ALL, by_name};
 use perfring_compare::options::Options;
-use perfring_compare::rows::{Row, parse};
-use perfring_compare::workload::Workload;
-use perfring_compare::{CompareError, report, run, table, words};
+use perfring_compare::rows::{Row, faults};
+use perfring_compare::run::{about, run, usual};
+use perfring_compare::table;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -16,27 +20,7 @@ use std::process::ExitCode;
 
 /// perfring beside other means of transferring records from one process to another
 #[derive(Parser)]
-#[command(name = "compare", args_conflicts_with_subcommands = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: Option<Command>,
-    #[command(flatten)]
-    measure: Measure,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Make the report again from JSON lines
-    Report {
-        /// What --json wrote
-        file: PathBuf,
-        /// Where the report goes
-        #[arg(long)]
-        out: PathBuf,
-    },
-}
-
-#[derive(Args)]
+#[command(name = "compare")]
 struct Measure {
     /// Workloads: throughput, latency, wakeup, producers, overwrite, fanout, full, cold, memory [all]
     #[arg(long, value_delimiter = ',', value_name = "W,..")]
@@ -76,9 +60,6 @@ struct Measure {
     /// JSON lines, as described in ROWS.md; - is standard output, without a table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Directory for the report with plots
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
 }
 
 impl Measure {
@@ -96,43 +77,47 @@ impl Measure {
             options.workloads.clone_from(&self.only);
         }
         options.contestants.clone_from(&self.contestants);
-        options.repetitions = self.repetitions.unwrap_or(options.repetitions);
-        options.seconds_per_sample = self.seconds_per_sample.unwrap_or(options.seconds_per_sample);
-        options.data_size = self.data_size.unwrap_or(options.data_size);
-        options.pace = self.pace.unwrap_or(options.pace);
+        let scale = &mut options.scale;
+        scale.repetitions = self.repetitions.unwrap_or(scale.repetitions);
+        scale.seconds_per_sample = self.seconds_per_sample.unwrap_or(scale.seconds_per_sample);
+        scale.data_size = self.data_size.unwrap_or(scale.data_size);
+        scale.pace = self.pace.unwrap_or(scale.pace);
         options
     }
 }
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let result = match args.split_first() {
-        Some((first, rest)) if first == CHILD_ARG => child(rest),
-        _ => compare(&Cli::parse()),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        // The reader of the report has closed it.
-        Err(CompareError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
-        Err(CompareError::Interrupted) => ExitCode::from(130),
-        Err(error) => {
-            // Nothing can be reported if standard error is closed, too.
-            let _ = writeln!(io::stderr(), "error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(match args.split_first() {
+        Some((first, rest)) if first == CHILD_ARG => child_of(rest, by_name),
+        _ => compare(&Measure::parse()),
+    })
 }
 
-fn compare(cli: &Cli) -> Result<(), CompareError> {
-    if let Some(Command::Report { file, out }) = &cli.command {
-        return report::write(&parse(&std::fs::read_to_string(file)?)?, out);
+/// Writes names, roles, and whether they can run here.
+fn list(options: &Options, out: &mut dyn Write) -> Result<()> {
+    for entry in ALL {
+        let role = match entry.role {
+            Role::Limit => "limit",
+            Role::Ours => "ours",
+            Role::Rival => "rival",
+            Role::Reference => "reference, threads",
+        };
+        match entry.absent() {
+            Some(reason) => writeln!(out, "{} ({role}): absent: {reason}", entry.name)?,
+            None => {
+                let settings = about(&usual(*entry), options).settings;
+                writeln!(out, "{} ({role}): {settings}", entry.name)?;
+            }
+        }
     }
-    let measure = &cli.measure;
+    Ok(())
+}
+
+fn compare(measure: &Measure) -> Result<()> {
     let options = measure.options();
     if measure.list {
-        return words::list(&options, &mut io::stdout());
+        return list(&options, &mut io::stdout());
     }
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -144,7 +129,7 @@ fn compare(cli: &Cli) -> Result<(), CompareError> {
         Some(_) if stdout => Some(Box::new(io::stdout())),
         Some(path) => Some(Box::new(BufWriter::new(File::create(path)?))),
     };
-    let mut each = |row: &Row| -> Result<(), CompareError> {
+    let mut each = |row: &Row| -> Result<()> {
         if let Some(json) = &mut json {
             let mut line = serde_json::to_vec(row)?;
             line.push(b'\n');
@@ -154,13 +139,10 @@ fn compare(cli: &Cli) -> Result<(), CompareError> {
         }
         Ok(())
     };
-    let rows = run::run(&options, &mut each, &mut io::stderr())?;
+    let rows = run(&options, &mut each, &mut io::stderr())?;
     if !stdout {
         table::write(&rows, &mut io::stdout())?;
     }
-    if let Some(out) = &measure.out {
-        report::write(&rows, out)?;
-    }
-    let faults = words::faults(&rows);
-    if faults.is_empty() { Ok(()) } else { Err(CompareError::Faults(faults.join("\n"))) }
+    let faults = faults(&rows);
+    if faults.is_empty() { Ok(()) } else { Err(BenchError::Faults(faults.join("\n"))) }
 }

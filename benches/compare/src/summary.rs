@@ -1,8 +1,9 @@
 //! Medians, and their ratios to the floor and the best rival.
 
-use crate::contestant::Role;
 use crate::entrants::by_name;
-use crate::rows::{Figures, Latency, Median, Sample};
+use crate::rows::Median;
+use perfring_bench::contestant::Role;
+use perfring_bench::rows::{Figures, Latency, Sample};
 use perfring_bench::stats::{median, range};
 
 /// The distances at which samples are compared.
@@ -16,7 +17,7 @@ fn role(name: &str) -> Option<Role> {
 pub fn medians(samples: &[Sample]) -> Vec<Median> {
     let mut names: Vec<&str> = Vec::new();
     for sample in samples {
-        let name = sample.figures.contestant.as_str();
+        let name = sample.figures.contestant;
         if !names.contains(&name) {
             names.push(name);
         }
@@ -74,7 +75,7 @@ fn one(samples: &[Sample], name: &str, distance: &str) -> Option<Median> {
         left_out: all().filter(|sample| sample.figures.distance == "mixed").count(),
         min,
         max,
-        figure: workload.figure().to_owned(),
+        figure: workload.figure(),
         higher_is_better: workload.higher_is_better(),
         of_floor: None,
         of_line: None,
@@ -86,15 +87,13 @@ fn one(samples: &[Sample], name: &str, distance: &str) -> Option<Median> {
 
 /// Fills in the ratios among medians of one kind and distance.
 fn compare(medians: &mut [Median]) {
-    let best = |wanted: &dyn Fn(&str) -> bool| -> Option<(String, f64)> {
-        let figures = medians.iter().filter(|median| wanted(&median.figures.contestant));
-        let figures = figures.filter_map(|median| {
-            let sign = if median.higher_is_better { 1.0 } else { -1.0 };
-            Some((median, median.figures.figure()?, sign))
-        });
+    let best = |wanted: &dyn Fn(&str) -> bool| -> Option<(&'static str, f64)> {
+        let wanted = medians.iter().filter(|median| wanted(median.figures.contestant));
+        let figures = wanted.filter_map(|m| Some((m, m.figures.figure()?)));
+        let sign = |median: &Median| if median.higher_is_better { 1.0 } else { -1.0 };
         figures
-            .max_by(|(_, a, sign), (_, b, _)| (a * sign).total_cmp(&(b * sign)))
-            .map(|(median, figure, _)| (median.figures.contestant.clone(), figure))
+            .max_by(|(m, a), (_, b)| (a * sign(m)).total_cmp(&(b * sign(m))))
+            .map(|(median, figure)| (median.figures.contestant, figure))
     };
     // The best bare loop is the floor.
     let floor = best(&|name| role(name) == Some(Role::Limit) && name != "line" && name != "memcpy");
@@ -102,61 +101,35 @@ fn compare(medians: &mut [Median]) {
     let rival = best(&|name| role(name) == Some(Role::Rival));
     for median in medians {
         let Some(figure) = median.figures.figure() else { continue };
-        let by = |base: &Option<(String, f64)>| {
-            base.as_ref().filter(|(_, base)| *base > 0.0).map(|(_, base)| figure / base)
+        let by = |base: Option<(&str, f64)>| {
+            base.filter(|(_, base)| *base > 0.0).map(|(_, base)| figure / base)
         };
-        median.of_floor = by(&floor);
-        median.of_line = by(&line);
-        median.of_best = by(&rival);
-        median.best_rival = rival.as_ref().map(|(name, _)| name.clone());
+        median.of_floor = by(floor);
+        median.of_line = by(line);
+        median.of_best = by(rival);
+        median.best_rival = rival.map(|(name, _)| name);
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use crate::part::Audience;
-    use crate::rows::Kind;
-    use crate::workload::Workload;
+    use perfring_bench::rows::Kind;
+    use perfring_bench::workload::Workload;
 
-    /// Returns a sample with this figure.
-    pub(crate) fn sample(
-        contestant: &str,
+    fn sample(
+        contestant: &'static str,
         workload: Workload,
-        distance: &str,
+        distance: &'static str,
         figure: f64,
     ) -> Sample {
-        let kind = Kind {
-            workload,
-            payload: 64,
-            senders: 1,
-            receivers: 1,
-            audience: Audience::Keen,
-            lossy: false,
-        };
         let figures = Figures {
-            kind,
-            contestant: contestant.to_owned(),
-            pace: "adaptive".to_owned(),
-            cores: crate::places::Placed::default(),
             records: 1,
             records_per_s: figure,
             ns_per_record: figure,
-            lost: 0,
-            reported_lost: None,
-            bad: 0,
-            late: None,
-            hop_before_ns: Some(60.0),
-            hop_after_ns: Some(60.0),
-            distance: distance.to_owned(),
-            latency: None,
-            histogram: Vec::new(),
-            cold_ns: None,
-            memory_bytes: None,
-            kernel_bytes: None,
-            refused: None,
-            ns_per_refusal: None,
+            distance,
+            ..Figures::of(Kind::of(workload, 64), contestant)
         };
         Sample { figures, round: 0, lossless: true }
     }
@@ -171,7 +144,7 @@ pub(crate) mod tests {
             samples.push(sample("perfring", workload, "mixed", 1000.0));
             samples.push(sample("perfring", workload, "far", 10.0));
             samples.push(sample("floor", workload, "near", 25.0));
-            samples.push(sample("floor slots", workload, "near", 100.0));
+            samples.push(sample("floor back", workload, "near", 100.0));
             medians(&samples)
         };
         let medians = of(Workload::Throughput);

@@ -1,37 +1,33 @@
 //! The report on the terminal.
 
-use crate::CompareError;
-use crate::absences::grouped;
-use crate::notes;
-use crate::rows::{Absent, Median, Row, number};
-use crate::workload::Workload;
-use comfy_table::{CellAlignment, Table, presets};
+use crate::kinds::describe;
+use crate::rows::{Median, Row};
+use perfring_bench::Result;
+use perfring_bench::payload::SMALL;
+use perfring_bench::rows::{Figures, Kind};
+use perfring_bench::tables::{aligned, left_aligned};
+use perfring_bench::workload::Workload;
 use std::io::Write;
 
 /// Writes the whole report.
 ///
 /// # Errors
 /// If `out` fails.
-pub fn write(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
+pub fn write(rows: &[Row], out: &mut dyn Write) -> Result<()> {
+    let mut contestants = Vec::new();
     for row in rows {
-        if let Row::Machine(m) = row {
-            let cores = m.cores.map_or_else(
-                || "only one core: not pinned, and no measure of anything".to_owned(),
-                |[here, there]| format!("receivers on core {here}, one sender on {there}"),
-            );
-            writeln!(out, "{}, Linux {}, {cores}, load {}", m.cpu, m.kernel, m.load)?;
-            writeln!(out, "commit {}, {}, {} {}", m.commit, m.rustc, m.target, m.rustflags)?;
-            let (size, count, time) = (m.data_size / 1024, m.repetitions, m.seconds_per_sample);
-            writeln!(out, "{size} KiB rings, {count} repetitions of {time} s, {}", m.started)?;
-            if count == 1 {
-                writeln!(
-                    out,
-                    "one repetition: it proves that everything works, and measures nothing"
-                )?;
+        match row {
+            Row::Machine(m) => {
+                writeln!(out, "{}\ncommit {}, {}", m.here, m.commit, m.started)?;
+                writeln!(out, "latencies go in steps of {} ns", number(m.clock_step_ns))?;
             }
+            Row::Contestant(c) => contestants
+                .push([c.name, &c.version, c.location.words()].map(str::to_owned).to_vec()),
+            _ => {}
         }
     }
-    contestants(rows, out)?;
+    let head = ["contestant", "version", "between"];
+    writeln!(out, "\n{}", left_aligned(&head, contestants.into_iter()))?;
     writeln!(out, "\nA row of `cores` has the receiver's, and behind | the senders'.")?;
     for workload in Workload::ALL {
         let medians: Vec<&Median> = rows
@@ -43,70 +39,78 @@ pub fn write(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
             .collect();
         if !medians.is_empty() {
             writeln!(out, "\n{}\n{}", workload.title(), table(workload, &medians))?;
-            beside(rows, workload, out)?;
+            settings(rows, workload, out)?;
         }
     }
     absent(rows, out)
 }
 
-fn contestants(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
-    let lines = rows.iter().filter_map(|row| match row {
-        Row::Contestant(c) => {
-            Some(vec![c.name.clone(), c.version.clone(), c.location.words().to_owned()])
-        }
-        _ => None,
-    });
-    let head = ["contestant", "version", "between"];
-    Ok(writeln!(out, "\n{}", aligned(&head, lines, CellAlignment::Left))?)
-}
-
-/// Writes the notes beside the figures of a workload.
-fn beside(rows: &[Row], workload: Workload, out: &mut dyn Write) -> Result<(), CompareError> {
-    for remark in notes::remarks(rows, workload) {
-        writeln!(out, "{remark}")?;
-    }
-    if workload == Workload::Producers {
-        writeln!(out, "Scaling of rings of their own:")?;
-        for line in notes::scaling(rows) {
-            writeln!(out, "  {line}")?;
+/// Writes how each contestant was set up for a workload. Streams of other lengths than 64 bytes differ
+/// only in numbers, so they are left to the JSON lines.
+fn settings(rows: &[Row], workload: Workload, out: &mut dyn Write) -> Result<()> {
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    for row in rows {
+        let Row::Use(one) = row else { continue };
+        let few = workload == Workload::Throughput && one.kind.payload != SMALL;
+        let line = [one.contestant, &one.waits, &one.settings].map(str::to_owned).to_vec();
+        if one.kind.workload == workload && !few && !lines.contains(&line) {
+            lines.push(line);
         }
     }
-    let small = if workload == Workload::Throughput { ", at 64 bytes" } else { "" };
-    let lines = notes::few_settings(rows, workload).into_iter().map(|setting| {
-        let kinds = setting.kinds.join("; ");
-        [setting.contestant, &kinds, setting.waits, setting.settings].map(str::to_owned).to_vec()
-    });
-    let settings = format!("settings{small}");
-    let head = ["contestant", "for", "its reader", &settings];
-    Ok(writeln!(out, "\n{}", aligned(&head, lines, CellAlignment::Left))?)
+    let head = ["contestant", "its reader", "settings"];
+    Ok(writeln!(out, "\n{}", left_aligned(&head, lines.into_iter()))?)
 }
 
-fn absent(rows: &[Row], out: &mut dyn Write) -> Result<(), CompareError> {
-    let absent: Vec<&Absent> = rows
-        .iter()
-        .filter_map(|row| match row {
-            Row::Absent(absent) => Some(absent),
-            _ => None,
-        })
-        .collect();
-    if !absent.is_empty() {
-        writeln!(out)?;
+/// Writes who took no part in what, each reason once.
+fn absent(rows: &[Row], out: &mut dyn Write) -> Result<()> {
+    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+    for row in rows {
+        let Row::Absent(one) = row else { continue };
+        let what = if one.failed { "failed at" } else { "absent from" };
+        let from = one.workload.map_or("everything", Workload::name);
+        let part = one.part.map_or_else(String::new, |part| format!(" ({part})"));
+        let reason = format!("{what} {from}{part}: {}", one.reason);
+        match reasons.iter_mut().find(|(other, _)| *other == reason) {
+            Some((_, names)) => names.push(one.name),
+            None => reasons.push((reason, vec![one.name])),
+        }
     }
-    for (names, place, reason) in grouped(&absent) {
-        writeln!(out, "{place}: {names}: {reason}")?;
+    writeln!(out)?;
+    for (reason, names) in reasons {
+        writeln!(out, "{reason}: {}", names.join(", "))?;
     }
     Ok(())
 }
 
+/// Formats with three digits or more.
+fn number(value: f64) -> String {
+    match value.abs() {
+        small if small < 10.0 => format!("{value:.2}"),
+        middle if middle < 100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// Returns what distinguishes kinds of one workload.
+fn which(kind: &Kind) -> String {
+    match kind.workload {
+        Workload::Throughput => kind.payload.to_string(),
+        Workload::Producers | Workload::Overwrite | Workload::Fanout => describe(kind),
+        _ => String::new(),
+    }
+}
+
+/// Describes memory by its two parts.
+fn weighed(figures: &Figures) -> String {
+    let kernel = figures.kernel_bytes.map(|bytes| bytes as f64);
+    let mapped = figures.memory_bytes.unwrap_or_default() - kernel.unwrap_or_default();
+    let kernel = kernel.map_or("unknown".to_owned(), |kernel| format!("{:.0}", kernel / 1024.0));
+    format!("{:.0} + {kernel}", mapped / 1024.0)
+}
+
 fn table(workload: Workload, medians: &[&Median]) -> String {
     let head = [
-        match workload {
-            Workload::Throughput => "payload",
-            Workload::Producers => "senders",
-            Workload::Overwrite => "reader",
-            Workload::Fanout => "receivers",
-            _ => "",
-        },
+        "of",
         "contestant",
         "cores",
         "distance",
@@ -131,7 +135,7 @@ fn table(workload: Workload, medians: &[&Median]) -> String {
         "bad",
     ];
     let lines = medians.iter().map(|median| cells(workload, median));
-    aligned(&head, lines, CellAlignment::Right)
+    aligned(&head, lines)
 }
 
 fn cells(workload: Workload, median: &Median) -> Vec<String> {
@@ -140,15 +144,15 @@ fn cells(workload: Workload, median: &Median) -> Vec<String> {
     let times = |ratio: Option<f64>| ratio.map_or_else(dash, |r| format!("{r:.2}"));
     let detail = match f.latency {
         Some(l) => [l.p90_ns, l.p99_ns, l.p999_ns, l.max_ns].map(number).join(" / "),
-        None if workload == Workload::Memory => f.weighed(),
+        None if workload == Workload::Memory => weighed(f),
         None if matches!(workload, Workload::Full | Workload::Cold) => dash(),
         None => number(f.ns_per_record),
     };
     vec![
-        notes::which(&f.kind),
-        f.contestant.clone(),
+        which(&f.kind),
+        f.contestant.to_owned(),
         f.cores.words(),
-        f.distance.clone(),
+        f.distance.to_owned(),
         f.hop_before_ns.map_or_else(dash, |ns| format!("{ns:.0}")),
         median.samples.to_string(),
         median.left_out.to_string(),
@@ -165,18 +169,4 @@ fn cells(workload: Workload, median: &Median) -> Vec<String> {
         f.lost.to_string(),
         f.bad.to_string(),
     ]
-}
-
-fn aligned(
-    head: &[&str],
-    lines: impl Iterator<Item = Vec<String>>,
-    alignment: CellAlignment,
-) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(head.iter().copied());
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(alignment);
-    }
-    table.add_rows(lines);
-    table.trim_fmt()
 }

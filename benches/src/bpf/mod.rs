@@ -11,7 +11,8 @@ mod system;
 
 pub use system::{Program, create_map, insn, map_id, number, open_map, set_entry};
 
-use crate::error::BenchError;
+use crate::contestant::Visit;
+use crate::error::{BenchError, Result};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use std::ffi::c_void;
 use std::num::NonZeroUsize;
@@ -44,19 +45,19 @@ pub struct Map {
 
 impl Map {
     /// Creates a map of so many bytes.
-    pub fn create(data_size: u64) -> Result<Self, BenchError> {
+    pub fn create(data_size: u64) -> Result<Self> {
         let too_large = |_| BenchError::Usage(format!("data size {data_size}"));
         let entries = u32::try_from(data_size).map_err(too_large)?;
         Self::mapped(create_map(MAP_TYPE_RINGBUF, [0, 0], entries)?, data_size)
     }
 
     /// Opens the map that another process has created.
-    pub fn open(id: u32, data_size: u64) -> Result<Self, BenchError> {
+    pub fn open(id: u32, data_size: u64) -> Result<Self> {
         Self::mapped(open_map(id)?, data_size)
     }
 
     /// Returns the id that [`Map::open`] takes.
-    pub fn id(&self) -> Result<u32, BenchError> {
+    pub fn id(&self) -> Result<u32> {
         map_id(self.fd.as_fd())
     }
 
@@ -65,7 +66,7 @@ impl Map {
         self.fd.as_fd()
     }
 
-    fn mapped(fd: OwnedFd, data_size: u64) -> Result<Self, BenchError> {
+    fn mapped(fd: OwnedFd, data_size: u64) -> Result<Self> {
         let system = |source| BenchError::System { what: "mapping a BPF ring buffer", source };
         let too_large = |_| BenchError::Usage(format!("data size {data_size}"));
         let page = rustix::param::page_size();
@@ -153,13 +154,13 @@ impl Reader {
 
     /// Passes every record present to `visit`, in place. Returns how many they were.
     #[inline(always)]
-    pub fn drain<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> u64 {
+    pub fn drain<const N: usize>(&mut self, visit: impl Visit<N>) -> u64 {
         self.show(u64::MAX, visit)
     }
 
     /// Passes at most so many records to `visit`.
     #[inline(always)]
-    pub fn show<const N: usize>(&mut self, most: u64, mut visit: impl FnMut(&[u8; N])) -> u64 {
+    pub fn show<const N: usize>(&mut self, most: u64, mut visit: impl Visit<N>) -> u64 {
         let end = self.map.producer_pos();
         let mut count = 0;
         while self.pos < end && count < most {
@@ -195,13 +196,13 @@ pub struct Feeder(Program);
 
 impl Feeder {
     /// Loads a program that publishes payloads of `len` bytes into this ring.
-    pub fn load(map: &Map, len: usize) -> Result<Self, BenchError> {
+    pub fn load(map: &Map, len: usize) -> Result<Self> {
         Program::load(&program(number(map.fd()), len)).map(Feeder)
     }
 
     /// Publishes [`BLOCK`] records from this number on. Returns how many found no room.
     #[inline]
-    pub fn feed(&self, first: u64) -> Result<u64, BenchError> {
+    pub fn feed(&self, first: u64) -> Result<u64> {
         Ok(self.0.run(&[first])?.into())
     }
 }

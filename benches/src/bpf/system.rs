@@ -1,6 +1,6 @@
 //! The system call and the commands used here: maps and programs.
 
-use crate::error::BenchError;
+use crate::error::{BenchError, Result};
 use nix::errno::Errno;
 use nix::libc;
 use std::ffi::c_long;
@@ -74,11 +74,7 @@ struct GetInfo {
 
 /// # Safety
 /// Addresses in `attributes` must point to memory that the command may read or write as it does.
-unsafe fn bpf<T>(
-    what: &'static str,
-    command: c_long,
-    attributes: &mut T,
-) -> Result<i32, BenchError> {
+unsafe fn bpf<T>(what: &'static str, command: c_long, attributes: &mut T) -> Result<i32> {
     let size = size_of::<T>();
     // SAFETY: the kernel reads and writes `size` bytes there and, as the caller ensures, behind the
     // addresses in them.
@@ -89,11 +85,7 @@ unsafe fn bpf<T>(
 
 /// # Safety
 /// The requirement of [`bpf`], and the command must return a descriptor.
-unsafe fn bpf_fd<T>(
-    what: &'static str,
-    command: c_long,
-    attributes: &mut T,
-) -> Result<OwnedFd, BenchError> {
+unsafe fn bpf_fd<T>(what: &'static str, command: c_long, attributes: &mut T) -> Result<OwnedFd> {
     // SAFETY: ensured by the caller.
     let fd = unsafe { bpf(what, command, attributes) }?;
     // SAFETY: it was just created and has no other owner.
@@ -105,21 +97,21 @@ pub fn create_map(
     map_type: u32,
     [key_size, value_size]: [u32; 2],
     max_entries: u32,
-) -> Result<OwnedFd, BenchError> {
+) -> Result<OwnedFd> {
     let mut attributes = CreateMap { map_type, key_size, value_size, max_entries };
     // SAFETY: there are no addresses in them, and the command returns a descriptor.
     unsafe { bpf_fd("making a BPF map", MAP_CREATE, &mut attributes) }
 }
 
 /// Opens the map that another process has created, by its id.
-pub fn open_map(id: u32) -> Result<OwnedFd, BenchError> {
+pub fn open_map(id: u32) -> Result<OwnedFd> {
     let mut attributes = GetById { id };
     // SAFETY: there are no addresses in them, and the command returns a descriptor.
     unsafe { bpf_fd("opening a BPF map", MAP_GET_FD_BY_ID, &mut attributes) }
 }
 
 /// Returns the id that [`open_map`] takes.
-pub fn map_id(map: BorrowedFd<'_>) -> Result<u32, BenchError> {
+pub fn map_id(map: BorrowedFd<'_>) -> Result<u32> {
     let mut info = [0u32; 32];
     let mut attributes = GetInfo {
         bpf_fd: number(map),
@@ -133,7 +125,7 @@ pub fn map_id(map: BorrowedFd<'_>) -> Result<u32, BenchError> {
 
 /// Sets an entry of a map whose keys and values have four bytes. In another map they are larger,
 /// and the kernel would read beyond these, so the sizes are checked first.
-pub fn set_entry(map: BorrowedFd<'_>, key: u32, value: u32) -> Result<(), BenchError> {
+pub fn set_entry(map: BorrowedFd<'_>, key: u32, value: u32) -> Result<()> {
     let mut info = [0u32; 32];
     let mut attributes = GetInfo {
         bpf_fd: number(map),
@@ -156,7 +148,7 @@ pub struct Program(OwnedFd);
 
 impl Program {
     /// Loads these instructions as a raw tracepoint program. The kernel verifies them.
-    pub fn load(instructions: &[u64]) -> Result<Self, BenchError> {
+    pub fn load(instructions: &[u64]) -> Result<Self> {
         // Some functions are only for programs with this licence.
         let license = c"Dual MIT/GPL";
         let mut attributes = LoadProgram {
@@ -172,7 +164,7 @@ impl Program {
 
     /// Runs it with these numbers. Returns its result.
     #[inline]
-    pub fn run(&self, context: &[u64]) -> Result<u32, BenchError> {
+    pub fn run(&self, context: &[u64]) -> Result<u32> {
         let mut attributes = TestRun {
             prog_fd: number(self.0.as_fd()),
             ctx_size_in: size_of_val(context) as u32,

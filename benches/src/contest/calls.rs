@@ -1,10 +1,9 @@
 //! perfring's calls that publish one record of a payload that exists: what a program calls that
 //! logs an event here and an event there.
 
-pub use super::perfring::PATIENCE;
-use super::perfring::{Perfring, Reader, refusal};
-use super::ring::{Contestant, Ring, Sender, Setup};
-use crate::error::BenchError;
+use super::perfring::{ONE_CONSUMER, PATIENCE, Reader, Way, can, error, refusal, taken};
+use crate::contestant::{Can, Cannot, Fill, Sender, Setup};
+use crate::error::Result;
 use crate::payload::Pool;
 use bytemuck::{Pod, Zeroable};
 use perfring_producer::types::{Encoding, PodRecord, Record, Schema};
@@ -62,9 +61,9 @@ pub struct ReserveTimeout;
 pub struct PublishPod;
 
 macro_rules! call {
-    ($call:ident, $refuses:literal, |$producer:ident, $payload:ident| $body:expr) => {
+    ($call:ident, $name:literal, $refuses:literal, |$producer:ident, $payload:ident| $body:expr) => {
         impl Call for $call {
-            const NAME: &'static str = Contestant::$call.name();
+            const NAME: &'static str = $name;
             const REFUSES: bool = $refuses;
 
             #[inline(always)]
@@ -78,17 +77,17 @@ macro_rules! call {
     };
 }
 
-call!(Publish, true, |producer, payload| producer.publish(payload));
-call!(PublishTimeout, false, |producer, payload| {
+call!(Publish, "perfring publish", true, |producer, payload| producer.publish(payload));
+call!(PublishTimeout, "perfring publish_timeout", false, |producer, payload| {
     producer.publish_timeout(RecordType::BYTES, payload, PATIENCE)
 });
-call!(ReserveTimeout, false, |producer, payload| {
+call!(ReserveTimeout, "perfring reserve_timeout", false, |producer, payload| {
     let mut record = producer.reserve_timeout(RecordType::BYTES, N, PATIENCE)?;
     record.copy_from_slice(payload);
     record.commit();
     Ok(())
 });
-call!(PublishPod, true, |producer, payload| {
+call!(PublishPod, "perfring publish_pod", true, |producer, payload| {
     producer.publish_pod(bytemuck::cast_ref::<_, Event<N>>(payload))
 });
 
@@ -104,36 +103,54 @@ impl<const N: usize> Record for Event<N> {
 
 impl<const N: usize> PodRecord for Event<N> {}
 
-/// perfring by one of the calls.
-pub struct Calls<C>(PhantomData<fn() -> C>);
+/// A payload that exists, by this call. With `DEFAULT`, to a reader that has not chosen how to wait,
+/// for latencies.
+pub struct Calls<C, const DEFAULT: bool = false>(PhantomData<fn() -> C>);
 
 /// Its writing end.
 pub struct Caller<C>(Producer, PhantomData<fn() -> C>);
 
-impl<C: Call> Ring for Calls<C> {
+impl<C: Call, const DEFAULT: bool> Way for Calls<C, DEFAULT> {
     type Sender = Caller<C>;
     type Receiver = Reader;
+    const NAME: &'static str = if DEFAULT { "perfring default reader" } else { C::NAME };
 
-    fn create(path: &Path, setup: &Setup) -> Result<(), BenchError> {
-        Perfring::create(path, setup)
+    fn how(setup: &Setup) -> String {
+        let again = match C::REFUSES && !setup.overwrite {
+            true => "; what it refuses goes by publish_timeout, and counts as refused",
+            false => "",
+        };
+        let reader = if DEFAULT { "; the reader has chosen no way to wait" } else { "" };
+        format!("one producer, one call a record{again}{reader}")
     }
 
-    fn sender(path: &Path, setup: &Setup) -> Result<Caller<C>, BenchError> {
-        Perfring::sender(path, setup).map(|producer| Caller(producer, PhantomData))
+    fn can() -> Can {
+        match C::REFUSES {
+            true => can(),
+            false => Can { refuses: Err("it waits, for no time at all like `publish`"), ..can() },
+        }
     }
 
-    fn receiver(path: &Path, setup: &Setup) -> Result<Reader, BenchError> {
-        Perfring::receiver(path, setup)
+    fn cannot() -> Cannot {
+        match DEFAULT {
+            false => ONE_CONSUMER,
+            true => Cannot { but_latency: Err("elsewhere all readers are so"), ..ONE_CONSUMER },
+        }
+    }
+
+    fn sender(path: &Path, _: &Setup) -> Result<Caller<C>> {
+        Producer::attach(path).map(|producer| Caller(producer, PhantomData)).map_err(error)
+    }
+
+    fn receiver(path: &Path, setup: &Setup, _: usize) -> Result<Reader> {
+        let pace = (!DEFAULT).then_some(setup.pace);
+        Ok(Reader::open_paced(path, setup, pace)?.counting(!C::REFUSES || setup.overwrite))
     }
 }
 
 impl<C: Call> Sender for Caller<C> {
     #[inline(always)]
-    fn send<const N: usize>(
-        &mut self,
-        numbers: Range<u64>,
-        mut fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<(), BenchError> {
+    fn send<const N: usize>(&mut self, numbers: Range<u64>, mut fill: impl Fill<N>) -> Result<()> {
         for number in numbers {
             let mut payload = [0; N];
             fill(&mut payload, number);
@@ -143,11 +160,14 @@ impl<C: Call> Sender for Caller<C> {
     }
 
     #[inline(always)]
-    fn send_from<const N: usize>(
-        &mut self,
-        mut numbers: Range<u64>,
-        pool: &Pool<N>,
-    ) -> Result<(), BenchError> {
+    fn send_from<const N: usize>(&mut self, mut numbers: Range<u64>, pool: &Pool<N>) -> Result<()> {
         numbers.try_for_each(|number| C::send(&mut self.0, pool.get(number))).map_err(refusal)
+    }
+
+    #[inline(always)]
+    fn offer<const N: usize>(&mut self, number: u64, mut fill: impl Fill<N>) -> Result<bool> {
+        let mut payload = [0; N];
+        fill(&mut payload, number);
+        taken(C::publish(&mut self.0, &payload))
     }
 }

@@ -1,102 +1,106 @@
-//! The floor behind the traits. Its loops are in [`crate::raw`]; here is how its reader waits.
+//! The floor behind the traits. Its loops are in [`crate::raw`].
 
-use super::ring::{Receiver, Ring, Sender, Setup};
-use crate::error::BenchError;
-use crate::options::WaitStrategy;
+use crate::contestant::{About, Can, Contestant, Fill, Location, Receiver, Sender, Setup, Visit};
+use crate::error::Result;
 use crate::raw::{FloorReceiver, FloorSender, Mapping};
-use std::hint::spin_loop;
+use crate::waits::Waits;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The least code that moves the same bytes.
+/// Two positions on one line, a header word before each payload, raw pointers: the least code that
+/// moves the same bytes in perfring's layout.
 pub struct Floor;
 
-impl Ring for Floor {
+/// Returns what bare loops can do.
+pub fn bare_loop() -> Can {
+    Can {
+        payload: 65_472,
+        lossless: Ok(()),
+        senders: Err("a bare loop has one sender"),
+        overwrite: Err("a bare loop that overwrites has no reader"),
+        receivers: Err("a bare loop has one receiver"),
+        sleeping: Err("a bare loop never sleeps"),
+        refuses: Ok(()),
+    }
+}
+
+impl Contestant for Floor {
     type Sender = FloorSender;
     type Receiver = Paced;
+    type Held = ();
 
-    fn create(path: &Path, setup: &Setup) -> Result<(), BenchError> {
+    fn can() -> Can {
+        // Without a reader nothing can go wrong.
+        Can { overwrite: Ok(()), ..bare_loop() }
+    }
+
+    fn about(setup: &Setup) -> About {
+        About {
+            name: "floor",
+            version: "raw pointers".to_owned(),
+            location: Location::Processes,
+            settings: format!(
+                "{} KiB, perf's layout, head published per record, tail in eighths",
+                setup.data_size / 1024
+            ),
+            waits: setup.pace.polls(),
+        }
+    }
+
+    fn create(path: &Path, setup: &Setup) -> Result<()> {
         Mapping::create(path, setup.data_size)
     }
 
-    fn sender(path: &Path, setup: &Setup) -> Result<FloorSender, BenchError> {
+    fn sender(path: &Path, setup: &Setup, _index: usize) -> Result<FloorSender> {
         FloorSender::open(path, setup)
     }
 
-    fn receiver(path: &Path, setup: &Setup) -> Result<Paced, BenchError> {
-        Ok(Paced { inner: FloorReceiver::open(path, setup)?, waits: Waits::new(setup.reader) })
+    fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<Paced> {
+        let inner = FloorReceiver::open(path, setup)?;
+        let again = setup.overwrite.then(|| (path.to_owned(), setup.clone()));
+        Ok(Paced { inner, again, waits: Waits::new(setup.pace) })
     }
 }
 
 impl Sender for FloorSender {
     #[inline(always)]
-    fn send<const N: usize>(
-        &mut self,
-        numbers: Range<u64>,
-        fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<(), BenchError> {
+    fn send<const N: usize>(&mut self, numbers: Range<u64>, fill: impl Fill<N>) -> Result<()> {
         FloorSender::send(self, numbers, fill);
         Ok(())
+    }
+
+    fn offer<const N: usize>(&mut self, number: u64, fill: impl Fill<N>) -> Result<bool> {
+        Ok(FloorSender::offer(self, number, fill))
     }
 }
 
 /// The floor's reader with its waits.
 pub struct Paced {
     inner: FloorReceiver,
+    /// In overwrite mode it knows where the oldest record is only after the sender's end: opened
+    /// again at the first poll, which the harness makes then.
+    again: Option<(PathBuf, Setup)>,
     waits: Waits,
 }
 
-/// The same three wait strategies, by the same rules, as perfring's.
-pub struct Waits {
-    wait_strategy: WaitStrategy,
-    pauses: u32,
-}
-
-/// `PAUSE` instructions of a reader that keeps its distance.
-const FAR: u32 = 64;
-/// Empty polls after which an adaptive reader comes close again.
-const NEAR_AFTER: u32 = 8;
-/// Polls after which the caller gets control.
-const POLLS: u32 = 64;
-
 impl Receiver for Paced {
     #[inline(always)]
-    fn drain<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<u64, BenchError> {
+    fn drain<const N: usize>(&mut self, visit: impl Visit<N>) -> Result<u64> {
+        if let Some((path, setup)) = self.again.take() {
+            self.inner = FloorReceiver::open(&path, &setup)?;
+        }
         Ok(self.inner.drain(visit))
+    }
+
+    #[inline(always)]
+    fn next<const N: usize>(&mut self, visit: impl Visit<N>) -> Result<bool> {
+        // A reader that answers each record finds one at most.
+        Ok(self.inner.drain(visit) > 0)
     }
 
     #[inline]
     fn wait(&mut self) {
         let inner = &self.inner;
         self.waits.wait(|| inner.is_behind());
-    }
-}
-
-impl Waits {
-    /// Waits according to this strategy.
-    pub fn new(wait_strategy: WaitStrategy) -> Self {
-        Waits { wait_strategy, pauses: 0 }
-    }
-
-    /// Waits until `is_behind`, or for some microseconds.
-    #[inline]
-    pub fn wait(&mut self, is_behind: impl Fn() -> bool) {
-        let pauses = match self.wait_strategy {
-            WaitStrategy::Latency => 0,
-            WaitStrategy::Throughput => FAR,
-            WaitStrategy::Adaptive => self.pauses,
-        };
-        for poll in 0..POLLS {
-            for _ in 0..pauses {
-                spin_loop();
-            }
-            if is_behind() {
-                // Something arrived at the first polls: the sender is the faster one.
-                self.pauses = if poll < NEAR_AFTER { (self.pauses * 2).clamp(1, FAR) } else { 0 };
-                return;
-            }
-            spin_loop();
-        }
-        self.pauses = 0;
     }
 }

@@ -1,52 +1,203 @@
-//! perfring, through its public API.
+//! perfring, through its public API: what the ways to use one ring have in common, and the two ways
+//! that write each record in place.
 
-use super::ring::{Contestant, Policy, Receiver, Ring, Sender, Setup, failed};
-use crate::error::BenchError;
+use crate::contestant::{
+    About, Can, Cannot, Contestant, Fill, Location, Receiver, Sender, Setup, Visit,
+};
+use crate::error::{BenchError, Result, failed};
+use crate::waits::WaitStrategy;
 use perfring_consumer::{Consumer, ConsumerOptions, Item, Observer, ObserverOptions};
-use perfring_producer::{Evict, Options, Producer, RecordType, ReserveError};
+use perfring_producer::{
+    Evict, Options, Policy, Producer, Producers, RecordType, Reservation, ReserveError, files,
+};
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-/// This project's rings.
-pub struct Perfring;
-
 /// How long a sender waits for room: longer than any live reader takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a reader spins before its caller gets control.
-const SPIN: Duration = Duration::from_micros(50);
+pub const SPIN: Duration = Duration::from_micros(50);
+/// The same where several readers share a core: what the one waits for may be that another gets it.
+const SPIN_BESIDE: Duration = Duration::ZERO;
 
-pub(super) fn error(source: impl std::error::Error + Send + Sync + 'static) -> BenchError {
-    failed(Contestant::Perfring)(Box::new(source))
+/// What a ring cannot do.
+pub const ONE_CONSUMER: Cannot = Cannot {
+    wait_for_many: Err("a ring waits for one consumer; its observers are never waited for"),
+    ..Cannot::NOTHING
+};
+
+/// Wraps the error of a call.
+pub fn error<E: std::error::Error + Send + Sync + 'static>(source: E) -> BenchError {
+    failed("perfring")(source)
 }
 
-impl Ring for Perfring {
-    type Sender = Producer;
-    type Receiver = Reader;
+/// Wraps a refusal where none may be.
+#[cold]
+pub fn refusal(refused: ReserveError) -> BenchError {
+    error(refused)
+}
 
-    fn create(path: &Path, setup: &Setup) -> Result<(), BenchError> {
-        let (policy, evict) = match setup.policy {
-            Policy::Drop => (perfring_producer::Policy::Drop, Evict::Exact),
-            Policy::Overwrite => (perfring_producer::Policy::Overwrite, Evict::Exact),
-            Policy::OverwriteHalf => (perfring_producer::Policy::Overwrite, Evict::Half),
-        };
-        let options = Options { size: setup.data_size, policy, evict, ..Options::default() };
-        perfring_producer::files::create(path, &options).map_err(error)
+/// Returns whether a call found room.
+///
+/// # Errors
+/// Any refusal for another reason than a full ring.
+#[inline(always)]
+pub fn taken(result: Result<(), ReserveError>) -> Result<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(ReserveError::Full) => Ok(false),
+        Err(other) => Err(refusal(other)),
+    }
+}
+
+/// Returns everything that a ring can do, with one sender.
+pub fn can() -> Can {
+    Can {
+        payload: 65_472,
+        lossless: Ok(()),
+        senders: Err("a ring of one producer; `perfring shared` and `perfring rings` have many"),
+        overwrite: Ok(()),
+        receivers: Ok(()),
+        sleeping: Ok(()),
+        refuses: Ok(()),
+    }
+}
+
+/// Describes a row of perfring's.
+pub fn about(name: &'static str, setup: &Setup, how: &str) -> About {
+    let mode = match (setup.overwrite, setup.receivers) {
+        (false, _) => "lossless",
+        (true, 1) => "overwrite, an observer",
+        (true, _) => "overwrite, observers",
+    };
+    About {
+        name,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        location: Location::Processes,
+        settings: format!("{} KiB, {mode}, {how}", setup.data_size / 1024),
+        waits: if setup.sleeping {
+            "its own, asleep on a futex of the ring".to_owned()
+        } else {
+            format!("its own, pace {}", setup.pace.name())
+        },
+    }
+}
+
+/// Returns the options of a ring for this setup.
+pub fn options(setup: &Setup, producers: Producers, evict: Evict) -> Options {
+    let policy = if setup.overwrite { Policy::Overwrite } else { Policy::Drop };
+    Options { size: setup.data_size, policy, evict, producers, ..Options::default() }
+}
+
+/// A way to use one ring.
+pub trait Way: 'static {
+    /// Its writing end.
+    type Sender: Sender;
+    /// Its reading end.
+    type Receiver: Receiver;
+    /// Its name in tables.
+    const NAME: &'static str;
+    /// Whether the ring has many producers.
+    const PRODUCERS: Producers = Producers::One;
+
+    /// Describes it.
+    fn how(setup: &Setup) -> String;
+
+    /// See [`Contestant::can`].
+    fn can() -> Can {
+        can()
     }
 
-    fn sender(path: &Path, _setup: &Setup) -> Result<Producer, BenchError> {
+    /// See [`Contestant::cannot`].
+    fn cannot() -> Cannot {
+        ONE_CONSUMER
+    }
+
+    /// Returns the options with which the ring is created.
+    fn options(setup: &Setup) -> Options {
+        options(setup, Self::PRODUCERS, Evict::Exact)
+    }
+
+    /// See [`Contestant::sender`].
+    ///
+    /// # Errors
+    /// The ring's.
+    fn sender(path: &Path, setup: &Setup) -> Result<Self::Sender>;
+
+    /// See [`Contestant::receiver`].
+    ///
+    /// # Errors
+    /// The ring's.
+    fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<Self::Receiver>;
+}
+
+/// A ring that is used in this way.
+pub struct Ring<W>(PhantomData<fn() -> W>);
+
+impl<W: Way> Contestant for Ring<W> {
+    type Sender = W::Sender;
+    type Receiver = W::Receiver;
+    type Held = ();
+
+    fn can() -> Can {
+        W::can()
+    }
+
+    fn cannot() -> Cannot {
+        W::cannot()
+    }
+
+    fn about(setup: &Setup) -> About {
+        about(W::NAME, setup, &W::how(setup))
+    }
+
+    fn create(path: &Path, setup: &Setup) -> Result<()> {
+        files::create(path, &W::options(setup)).map_err(error)
+    }
+
+    fn sender(path: &Path, setup: &Setup, _index: usize) -> Result<W::Sender> {
+        W::sender(path, setup)
+    }
+
+    fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<W::Receiver> {
+        W::receiver(path, setup, index)
+    }
+}
+
+/// One producer; each record is written in place and published at once. With `HALF`, a full overwrite
+/// ring evicts its older half at once.
+pub struct InPlace<const HALF: bool>;
+
+impl<const HALF: bool> Way for InPlace<HALF> {
+    type Sender = Producer;
+    type Receiver = Reader;
+    const NAME: &'static str = if HALF { "perfring half" } else { "perfring in place" };
+
+    fn how(_: &Setup) -> String {
+        let half = if HALF { ", evicts by halves" } else { "" };
+        format!("one producer, each record written in place and published at once{half}")
+    }
+
+    fn can() -> Can {
+        if !HALF {
+            return can();
+        }
+        let same = "evicts by halves: without overwriting it is `perfring in place`";
+        Can { lossless: Err(same), receivers: Err(same), refuses: Err(same), ..can() }
+    }
+
+    fn options(setup: &Setup) -> Options {
+        options(setup, Producers::One, if HALF { Evict::Half } else { Evict::Exact })
+    }
+
+    fn sender(path: &Path, _: &Setup) -> Result<Producer> {
         Producer::attach(path).map_err(error)
     }
 
-    fn receiver(path: &Path, setup: &Setup) -> Result<Reader, BenchError> {
-        let wait = setup.reader.into();
-        if setup.policy == Policy::Drop {
-            let options = ConsumerOptions { wait, ..ConsumerOptions::default() };
-            Consumer::attach_with(path, &options).map(Reader::Consumer).map_err(error)
-        } else {
-            let options = ObserverOptions { wait, ..ObserverOptions::default() };
-            Observer::attach_with(path, &options).map(Reader::Observer).map_err(error)
-        }
+    fn receiver(path: &Path, setup: &Setup, _: usize) -> Result<Reader> {
+        Reader::open(path, setup)
     }
 }
 
@@ -54,95 +205,150 @@ impl Sender for Producer {
     #[inline(always)]
     fn send<const N: usize>(
         &mut self,
-        numbers: Range<u64>,
-        mut fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<(), BenchError> {
-        for number in numbers {
-            let mut record =
-                self.reserve_timeout(RecordType::BYTES, N, PATIENCE).map_err(refusal)?;
-            if let Some(slot) = record.first_chunk_mut() {
-                fill(slot, number);
-            }
-            record.commit();
-        }
-        Ok(())
+        mut numbers: Range<u64>,
+        mut fill: impl Fill<N>,
+    ) -> Result<()> {
+        numbers.try_for_each(|number| {
+            let record = self.reserve_timeout(RecordType::BYTES, N, PATIENCE).map_err(refusal)?;
+            write(record, number, &mut fill);
+            Ok(())
+        })
+    }
+
+    #[inline(always)]
+    fn offer<const N: usize>(&mut self, number: u64, mut fill: impl Fill<N>) -> Result<bool> {
+        let reserved = self.reserve(RecordType::BYTES, N);
+        taken(reserved.map(|record| write(record, number, &mut fill)))
     }
 }
 
-#[cold]
-pub(super) fn refusal(refused: ReserveError) -> BenchError {
-    error(refused)
+#[inline(always)]
+fn write<const N: usize>(
+    mut record: Reservation<'_, Producer>,
+    number: u64,
+    fill: &mut impl Fill<N>,
+) {
+    if let Some(slot) = record.first_chunk_mut() {
+        fill(slot, number);
+    }
+    record.commit();
 }
 
-/// The reader for the policy.
-pub enum Reader {
-    /// For a drop ring: reads in place.
+/// The reader for the mode, and the losses that were reported to it.
+pub struct Reader {
+    end: End,
+    spin: Duration,
+    reported: u64,
+    /// Whether what the ring counts as refused is lost.
+    counts: bool,
+}
+
+enum End {
+    /// For a lossless ring: reads in place.
     Consumer(Consumer),
     /// For an overwrite ring: copies, and slows no producer.
     Observer(Observer),
 }
 
-/// Passes the records among a reader's items to `visit`. A loss shows as a gap in the numbers, and
-/// a record of a wrong length as a missing record.
-macro_rules! drain {
-    ($reader:expr, $visit:expr) => {{
-        let mut count = 0;
-        while let Some(item) = $reader.read().map_err(error)? {
-            if let Item::Record(record) = item
-                && let Ok(bytes) = record.bytes.try_into()
-            {
-                $visit(bytes);
-                count += 1;
-            }
-        }
-        Ok(count)
-    }};
+impl Reader {
+    /// Attaches.
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn open(path: &Path, setup: &Setup) -> Result<Self> {
+        Self::open_paced(path, setup, Some(setup.pace))
+    }
+
+    /// Attaches, and chooses how to wait, or does not.
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn open_paced(path: &Path, setup: &Setup, pace: Option<WaitStrategy>) -> Result<Self> {
+        let wait = pace.map_or_else(Default::default, Into::into);
+        let end = if setup.overwrite {
+            let options = ObserverOptions { wait, ..ObserverOptions::default() };
+            End::Observer(Observer::attach_with(path, &options).map_err(error)?)
+        } else {
+            let options = ConsumerOptions { wait, ..ConsumerOptions::default() };
+            End::Consumer(Consumer::attach_with(path, &options).map_err(error)?)
+        };
+        Ok(Reader { end, spin: SPIN, reported: 0, counts: true })
+    }
+
+    /// Reads as a consumer that has attached by its name.
+    pub fn of(consumer: Consumer, setup: &Setup) -> Self {
+        let spin = if setup.receivers > 1 { SPIN_BESIDE } else { SPIN };
+        Reader { end: End::Consumer(consumer), spin, reported: 0, counts: true }
+    }
+
+    /// Says whether what the ring counts as refused is lost.
+    #[must_use]
+    pub fn counting(self, counts: bool) -> Self {
+        Reader { counts, ..self }
+    }
 }
 
 impl Receiver for Reader {
     #[inline(always)]
-    fn drain<const N: usize>(
-        &mut self,
-        mut visit: impl FnMut(&[u8; N]),
-    ) -> Result<u64, BenchError> {
-        match self {
-            Reader::Consumer(consumer) => {
-                let mut count = 0;
-                let drained = consumer.drain(|item| {
-                    if let Item::Record(record) = item
-                        && let Ok(bytes) = record.bytes.try_into()
-                    {
-                        visit(bytes);
-                        count += 1;
-                    }
-                });
-                drained.map_err(error)?;
-                Ok(count)
+    fn drain<const N: usize>(&mut self, mut visit: impl Visit<N>) -> Result<u64> {
+        let (mut count, reported) = (0, &mut self.reported);
+        // A record of a wrong length shows as missing.
+        let each = |item: Item<'_>| match item {
+            Item::Record(record) => {
+                if let Ok(bytes) = record.bytes.try_into() {
+                    visit(bytes);
+                    count += 1;
+                }
             }
-            Reader::Observer(observer) => drain!(observer, visit),
+            Item::Lost(lost) => *reported += lost.records,
+        };
+        match &mut self.end {
+            End::Consumer(consumer) => consumer.drain(each),
+            End::Observer(observer) => observer.drain(each),
         }
+        .map_err(error)?;
+        Ok(count)
     }
 
     #[inline(always)]
-    fn next<const N: usize>(
-        &mut self,
-        mut visit: impl FnMut(&[u8; N]),
-    ) -> Result<bool, BenchError> {
-        let item = match self {
-            Reader::Consumer(consumer) => consumer.read(),
-            Reader::Observer(observer) => observer.read(),
+    fn next<const N: usize>(&mut self, mut visit: impl Visit<N>) -> Result<bool> {
+        let item = match &mut self.end {
+            End::Consumer(consumer) => consumer.read(),
+            End::Observer(observer) => observer.read(),
         };
-        let Some(Item::Record(record)) = item.map_err(error)? else { return Ok(false) };
-        let Ok(bytes) = record.bytes.try_into() else { return Ok(false) };
-        visit(bytes);
-        Ok(true)
+        match item.map_err(error)? {
+            Some(Item::Record(record)) => {
+                let Ok(bytes) = record.bytes.try_into() else { return Ok(false) };
+                visit(bytes);
+                Ok(true)
+            }
+            Some(Item::Lost(lost)) => {
+                self.reported += lost.records;
+                Ok(false)
+            }
+            None => Ok(false),
+        }
     }
 
     #[inline]
     fn wait(&mut self) {
-        match self {
-            Reader::Consumer(consumer) => consumer.spin(SPIN),
-            Reader::Observer(observer) => observer.wait(SPIN),
+        match &mut self.end {
+            End::Consumer(consumer) => consumer.spin(self.spin),
+            End::Observer(observer) => observer.wait(self.spin),
         };
+    }
+
+    fn sleep(&mut self, timeout: Duration) -> Result<()> {
+        match &mut self.end {
+            End::Consumer(consumer) => consumer.sleep(timeout),
+            End::Observer(observer) => {
+                observer.wait(timeout);
+            }
+        }
+        Ok(())
+    }
+
+    fn reported_lost(&mut self) -> Option<u64> {
+        self.counts.then_some(self.reported)
     }
 }

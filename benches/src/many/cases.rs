@@ -2,7 +2,8 @@
 
 use super::race::{Placement, Sample, Shape, Way, Who};
 use crate::cores::Distance;
-use crate::options::{Options, SMALL};
+use crate::options::Options;
+use crate::payload::SMALL;
 
 /// A kind of sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

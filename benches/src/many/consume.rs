@@ -1,30 +1,60 @@
 //! The consumer's side, for perfring's ring and the kernel's.
 
-use super::audit::{Begin, Losses, Seen, Tally};
+use super::race::{Race, Who};
+use crate::audit::{Begin, Losses, Seen, Tally};
 use crate::bpf;
-use crate::contest::floor::Waits;
-use crate::contest::ring::{Contestant, failed};
-use crate::error::BenchError;
-use crate::options::WaitStrategy;
+use crate::contest::perfring::{SPIN, error};
+use crate::error::Result;
+use crate::part::Found;
+use crate::payload::sized;
+use crate::stage::{Stage, now_ns};
+use crate::waits::Waits;
 use perfring_consumer::advanced::Front;
 use perfring_consumer::{Consumer, ConsumerOptions, Item, Snapshot, Stat};
 use std::path::Path;
 use std::thread::yield_now;
-use std::time::Duration;
 
-/// How long a reader spins before its caller gets control.
-const SPIN: Duration = Duration::from_micros(50);
-/// Empty waits between two checks whether the producers are alive.
+/// Empty waits between two that yield the core.
 const PATIENT_WAITS: u32 = 4096;
 
-fn error(source: impl std::error::Error + Send + Sync + 'static) -> BenchError {
-    failed(Contestant::Perfring)(Box::new(source))
+/// Reads and verifies what the producers of this race publish, and settles it with their counts.
+pub(super) fn run(race: &Race, stage: &Stage<'_>) -> Result<Found> {
+    if race.who == Who::Bpf {
+        let map = bpf::Map::open(race.bpf, race.data_size)?;
+        let waits = Waits::new(race.reader);
+        return follow(race, &mut Kernel { reader: bpf::Reader::new(map), waits }, stage);
+    }
+    let options = ConsumerOptions { wait: race.reader.into(), ..ConsumerOptions::default() };
+    follow(race, &mut Consumer::attach_with(&race.path, &options).map_err(error)?, stage)
+}
+
+fn follow(race: &Race, source: &mut impl Source, stage: &Stage<'_>) -> Result<Found> {
+    let mut seen = Seen::new(Begin::First);
+    let start_ns = stage.ready()?;
+    let done = || stage.all_sent(race.producers);
+    sized!(race.payload, N => consume::<N>(source, race.shares, &mut seen, done))?;
+    let end_ns = now_ns()?;
+    let tally = |index| {
+        let [published, refused @ ..] = stage.counts_of(index);
+        Tally { published, refused: Losses::from(refused) }
+    };
+    let tallies: Vec<Tally> = (0..race.producers).map(tally).collect();
+    source.finish();
+    let (wrong, unreported) = if race.who == Who::Bpf {
+        // It reports no losses.
+        (0, Tally::sum(&tallies).refused)
+    } else {
+        (totals(&race.path, &seen, &tallies)?, Losses::default())
+    };
+    seen.settle(&tallies, unreported);
+    let bad = seen.bad + wrong;
+    Ok(Found { records: seen.records, start_ns, end_ns, bad, ..Found::default() })
 }
 
 /// A reading end that reports losses.
-pub(crate) trait Source {
+trait Source {
     /// Checks every item present, and returns how many they were. Never waits.
-    fn drain<const N: usize>(&mut self, seen: &mut Seen) -> Result<u64, BenchError>;
+    fn drain<const N: usize>(&mut self, seen: &mut Seen) -> Result<u64>;
 
     /// Waits by its wait strategy until there is something to read, or for some microseconds.
     fn wait(&mut self);
@@ -38,24 +68,23 @@ pub(crate) trait Source {
     fn finish(&mut self) {}
 }
 
-/// Attaches a perfring consumer with this wait strategy.
-pub(crate) fn consumer(path: &Path, wait_strategy: WaitStrategy) -> Result<Consumer, BenchError> {
-    let options = ConsumerOptions { wait: wait_strategy.into(), ..ConsumerOptions::default() };
-    Consumer::attach_with(path, &options).map_err(error)
+#[inline(always)]
+fn see<const N: usize>(seen: &mut Seen, item: &Item<'_>) {
+    match item {
+        Item::Record(record) => match record.bytes.try_into() {
+            Ok(bytes) => seen.see::<N>(bytes),
+            Err(_) => seen.bad += 1,
+        },
+        Item::Lost(lost) => seen.reported.count(lost.cause, lost.records),
+    }
 }
 
 impl Source for Consumer {
     #[inline(always)]
-    fn drain<const N: usize>(&mut self, seen: &mut Seen) -> Result<u64, BenchError> {
+    fn drain<const N: usize>(&mut self, seen: &mut Seen) -> Result<u64> {
         let mut count = 0;
         while let Some(item) = self.read().map_err(error)? {
-            match item {
-                Item::Record(record) => match record.bytes.try_into() {
-                    Ok(bytes) => seen.see::<N>(bytes),
-                    Err(_) => seen.bad += 1,
-                },
-                Item::Lost(lost) => seen.reported.count(lost.cause, lost.records),
-            }
+            see::<N>(seen, &item);
             count += 1;
         }
         Ok(count)
@@ -75,14 +104,14 @@ impl Source for Consumer {
 }
 
 /// The kernel's ring, read with the floor's waits.
-pub(crate) struct Kernel {
-    pub(crate) reader: bpf::Reader,
-    pub(crate) waits: Waits,
+struct Kernel {
+    reader: bpf::Reader,
+    waits: Waits,
 }
 
 impl Source for Kernel {
     #[inline(always)]
-    fn drain<const N: usize>(&mut self, seen: &mut Seen) -> Result<u64, BenchError> {
+    fn drain<const N: usize>(&mut self, seen: &mut Seen) -> Result<u64> {
         Ok(self.reader.drain::<N>(|bytes| seen.see(bytes)))
     }
 
@@ -92,23 +121,15 @@ impl Source for Kernel {
     }
 }
 
-/// Whether a reader has a core of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Core {
-    Own,
-    /// It yields the core when it finds nothing.
-    Shared,
-}
-
-/// Reads and verifies until the producers have signalled that they are done and nothing is left.
+/// Reads and verifies until the producers have signalled that they are done and nothing is left. A
+/// reader that shares its core yields it when it finds nothing.
 #[inline(never)]
-pub(crate) fn consume<const N: usize>(
+fn consume<const N: usize>(
     source: &mut impl Source,
-    core: Core,
+    shares: bool,
     seen: &mut Seen,
     done: impl Fn() -> bool,
-    mut alive: impl FnMut() -> Result<(), BenchError>,
-) -> Result<(), BenchError> {
+) -> Result<()> {
     let mut idle = 0u32;
     loop {
         // Read before draining: what was published before the signal is then seen.
@@ -120,11 +141,8 @@ pub(crate) fn consume<const N: usize>(
         } else if !last {
             source.wait();
             idle += 1;
-            if core == Core::Shared || idle.is_multiple_of(PATIENT_WAITS) {
+            if shares || idle.is_multiple_of(PATIENT_WAITS) {
                 yield_now();
-            }
-            if idle.is_multiple_of(PATIENT_WAITS) {
-                alive()?;
             }
         }
     }
@@ -132,7 +150,7 @@ pub(crate) fn consume<const N: usize>(
 
 /// Called after the end of a drop ring whose consumer has `seen` everything. Returns by how much
 /// the ring's figures differ from that and from the producers'.
-pub(crate) fn totals(path: &Path, seen: &Seen, producers: &[Tally]) -> Result<u64, BenchError> {
+fn totals(path: &Path, seen: &Seen, producers: &[Tally]) -> Result<u64> {
     let stat = Stat::read(path).map_err(error)?;
     let Some(totals) = stat.totals else { return Ok(1) };
     let sum = Tally::sum(producers);
@@ -146,21 +164,12 @@ pub(crate) fn totals(path: &Path, seen: &Seen, producers: &[Tally]) -> Result<u6
 
 /// Verifies what is left of an overwrite ring after its producers' end, and compares it with their
 /// counts. Returns the number of errors.
-pub(crate) fn post_mortem<const N: usize>(
-    path: &Path,
-    producers: &[Tally],
-) -> Result<u64, BenchError> {
+pub(super) fn post_mortem<const N: usize>(path: &Path, producers: &[Tally]) -> Result<u64> {
     let snapshot = Snapshot::take(path).map_err(error)?;
     let (totals, sum) = (snapshot.totals(), Tally::sum(producers));
     let mut seen = Seen::new(Begin::Oldest);
     for item in &snapshot {
-        match item.map_err(error)? {
-            Item::Record(record) => match record.bytes.try_into() {
-                Ok(bytes) => seen.see::<N>(bytes),
-                Err(_) => seen.bad += 1,
-            },
-            Item::Lost(lost) => seen.reported.count(lost.cause, lost.records),
-        }
+        see::<N>(&mut seen, &item.map_err(error)?);
     }
     seen.settle_rest(producers, totals.present.records);
     let written = totals.producer.written.records;

@@ -1,29 +1,42 @@
-//! The producer processes, their common start, and one sample after the other.
+//! The samples of many producers, one after the other.
 
-use super::audit::{Begin, Losses, Seen, Tally};
 use super::cases::{Case, Group, groups};
-use super::consume::{Core, Kernel, Source, consume, consumer, post_mortem, totals};
-use super::produce::{Ran, now_ns};
+use super::consume::{self, post_mortem};
+use super::produce;
 use super::race::{Placement, Race, Sample, Shape, Who};
+use crate::audit::{Losses, Tally};
 use crate::bpf;
-use crate::contest::floor::Waits;
-use crate::contest::ring::{Contestant, failed};
-use crate::cores::{Distance, Pinned};
+use crate::conductor::{Play, memory_dir, perform};
+use crate::contest::perfring::error;
+use crate::contestant::{Role, Setup};
+use crate::cores::{Distance, Placed};
 use crate::drive::Limit;
-use crate::error::BenchError;
-use crate::options::{MAX_ROUNDS, Options};
+use crate::error::{BenchError, Result};
+use crate::options::Options;
+use crate::part::{Duty, Found as PartFound, Part};
 use crate::payload::sized;
-use crate::peer::{Peer, StartLine, Step, watch};
+use crate::player::{Entry, Kind};
+use crate::stage::Stage;
+use crate::turns::{Bench, MAX_ROUNDS, failed};
 use perfring_producer::{Policy, Producers};
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::Duration;
+use std::path::Path;
 
-/// Time from the announcement to the start: all producers have seen it by then.
-const COUNT_DOWN: Duration = Duration::from_millis(1);
-/// Time between two checks whether producers without a reader have finished: both cores are theirs.
-const NAP: Duration = Duration::from_millis(1);
+/// All that take part here: the task says which of them a process is.
+pub(crate) const ENTRY: Entry = Entry { name: "many", role: Role::Ours, kind: Kind::Bare(play) };
+
+/// Plays the part of a producer, or of the consumer.
+fn play(part: &Part, stage: &Stage<'_>) -> Result<()> {
+    let Duty::Race(race) = &part.duty else {
+        return Err(BenchError::Cannot("do anything but race"));
+    };
+    let race: Race = serde_json::from_str(race)?;
+    stage.created()?;
+    stage.done(match race.producer {
+        Some(producer) => produce::run(&race, producer, stage)?,
+        None => consume::run(&race, stage)?,
+    })
+}
 
 /// The results, and the reason why the kernel's ring is not among them, if it is not.
 #[derive(Debug, Default)]
@@ -51,15 +64,9 @@ impl Found {
 }
 
 /// Takes all samples.
-pub(crate) fn run(
-    options: &Options,
-    cores: Option<[usize; 2]>,
-    log: &mut dyn Write,
-) -> Result<Found, BenchError> {
-    let _pinned = cores.map(|[here, _]| Pinned::to(here)).transpose()?;
+pub(crate) fn run(options: &Options, bench: &Bench, log: &mut dyn Write) -> Result<Found> {
     let no_bpf = bpf_works(options.data_size).err().map(|error| error.to_string());
     let mut groups = groups(options, no_bpf.is_none());
-    let mut crew = Crew::start(options, cores)?;
     for round in 0..options.repetitions * MAX_ROUNDS {
         let mut open: Vec<&mut Group> =
             groups.iter_mut().filter(|group| !group.is_complete(options.repetitions)).collect();
@@ -68,236 +75,136 @@ pub(crate) fn run(
         }
         writeln!(log, "many producers, round {}", round + 1)?;
         for (case, samples) in open.iter_mut().flat_map(|group| &mut group.cases) {
-            samples.push(crew.sample(case, round)?);
+            samples.push(sample(bench, case, round)?);
         }
     }
     Ok(Found { groups, no_bpf })
 }
 
 /// Checks whether the kernel's ring can be used.
-fn bpf_works(data_size: u64) -> Result<(), BenchError> {
+fn bpf_works(data_size: u64) -> Result<()> {
     let map = bpf::Map::create(data_size)?;
     let feeder = bpf::Feeder::load(&map, 8)?;
     drop(bpf::Map::open(map.id()?, data_size)?);
     feeder.feed(0).map(drop)
 }
 
-struct Crew<'a> {
-    options: &'a Options,
-    cores: Option<[usize; 2]>,
-    peers: Vec<Peer>,
-    line: StartLine,
-    line_path: PathBuf,
-    races: u64,
+/// Takes one sample, with the hop before and after it.
+fn sample(bench: &Bench, case: &Case, round: usize) -> Result<Sample> {
+    let two = bench.places.as_ref().map(crate::cores::Places::two);
+    let placed = two.map_or_else(Placed::default, |[here, there]| Placed {
+        receivers: vec![here],
+        senders: vec![there],
+    });
+    let before = bench.hop_ns(&placed)?;
+    let mut sample = race(bench, case, two)?;
+    let after = bench.hop_ns(&placed)?;
+    sample.round = round;
+    sample.hops_ns = [before, after];
+    if let (Some(before), Some(after)) = (before, after) {
+        sample.distance = Distance::of(before, after);
+    }
+    Ok(sample)
 }
 
-impl<'a> Crew<'a> {
-    fn start(options: &'a Options, cores: Option<[usize; 2]>) -> Result<Self, BenchError> {
-        let core = cores.map(|[_, there]| there);
-        let most = options.producers.iter().copied().max().unwrap_or(1);
-        let mut first = Peer::start(core)?;
-        let line_path = first.new_path();
-        let line = StartLine::create(&line_path)?;
-        let mut peers = vec![first];
-        for _ in 1..most {
-            peers.push(Peer::start(core)?);
+/// Runs the producers, and a consumer that verifies every record; if there is none, what the
+/// producers leave is verified.
+fn race(bench: &Bench, case: &Case, two: Option<[usize; 2]>) -> Result<Sample> {
+    let (scale, dir) = (&bench.scale, memory_dir()?);
+    let path = dir.path().join("ring");
+    let map = create(case, scale.data_size, &path)?;
+    let race = Race {
+        who: case.who,
+        shape: case.shape,
+        way: case.way,
+        payload: case.payload,
+        data_size: scale.data_size,
+        path: path.clone(),
+        bpf: map.as_ref().map_or(Ok(0), bpf::Map::id)?,
+        producers: case.producers,
+        producer: None,
+        limit: Limit {
+            seconds: scale.seconds_per_sample,
+            records: (scale.max_records / case.producers as u64).max(1),
+        },
+        reader: scale.pace,
+        shares: two.is_none() || case.placement == Placement::Spread,
+    };
+    let alone = case.shape == Shape::Alone;
+    let consumer = (!alone).then_some(None);
+    let parts = consumer.into_iter().chain((0..case.producers).map(Some)).map(|producer| {
+        let core = two.map(|[here, there]| match (producer, case.placement) {
+            (None, _) => here,
+            (Some(producer), Placement::Spread) if producer % 2 == 1 => here,
+            (Some(_), _) => there,
+        });
+        part(&Race { producer, ..race.clone() }, core)
+    });
+    let processes = parts.map(|part| Ok(vec![part?])).collect::<Result<_>>()?;
+    let play = Play { contestant: ENTRY.name, processes, patience: bench.patience(), weigh: false };
+    let found = perform(&play, dir.path()).map_err(|failure| failed(ENTRY.name, failure))?.found;
+    let (readers, producers) = found.split_at(usize::from(!alone));
+    let tally =
+        |found: &PartFound| Tally { published: found.records, refused: Losses::from(found.causes) };
+    let tallies: Vec<Tally> = producers.iter().map(tally).collect();
+    let sum = Tally::sum(&tallies);
+    let wrong = match &map {
+        _ if !alone => 0,
+        // Its records are all of one size, and have no other writer.
+        Some(map) => {
+            let size = (case.payload as u64).next_multiple_of(8) + 8;
+            (map.producer_pos() / size).abs_diff(sum.published)
         }
-        Ok(Crew { options, cores, peers, line, line_path, races: 0 })
-    }
-
-    /// Takes one sample, with the hop before and after it.
-    fn sample(&mut self, case: &Case, round: usize) -> Result<Sample, BenchError> {
-        let before = self.hop_ns()?;
-        let mut sample = match case.shape {
-            Shape::Alone => self.alone(case)?,
-            Shape::Lossy | Shape::Lossless => self.consumed(case)?,
-        };
-        let after = self.hop_ns()?;
-        sample.round = round;
-        sample.hops_ns = [before, after];
-        if self.cores.is_some() {
-            sample.distance = Distance::of(before, after);
-        }
-        Ok(sample)
-    }
-
-    fn hop_ns(&mut self) -> Result<f64, BenchError> {
-        self.peers.first_mut().map_or(Ok(f64::NAN), |peer| peer.hop_ns(self.options))
-    }
-
-    /// Returns the core of a producer; see [`Placement`].
-    fn core(&self, case: &Case, producer: usize) -> Option<usize> {
-        self.cores.map(|[here, there]| match case.placement {
-            Placement::Spread if producer % 2 == 1 => here,
-            Placement::Spread | Placement::Apart => there,
-        })
-    }
-
-    /// Attaches the producers and waits until they are ready to start.
-    fn line_up(&mut self, case: &Case, path: &Path, bpf: u32) -> Result<(), BenchError> {
-        self.races += 1;
-        for producer in 0..case.producers {
-            let race = Race {
-                who: case.who,
-                shape: case.shape,
-                way: case.way,
-                payload: case.payload,
-                data_size: self.options.data_size,
-                path: path.to_owned(),
-                bpf,
-                producer,
-                core: self.core(case, producer),
-                limit: Limit {
-                    seconds: self.options.seconds_per_sample,
-                    records: (self.options.max_records / case.producers as u64).max(1),
-                },
-                line: self.line_path.clone(),
-                number: self.races,
-            };
-            if let Some(peer) = self.peers.get_mut(producer) {
-                peer.ask(&Step::Race(race))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Announces when the race starts, by the clock that all share.
-    fn start_race(&self) -> Result<u64, BenchError> {
-        let start = now_ns() + COUNT_DOWN.as_nanos() as u64;
-        self.line.start(self.races, start);
-        Ok(start)
-    }
-
-    fn results(&mut self, case: &Case) -> Result<Vec<Ran>, BenchError> {
-        self.peers.iter_mut().take(case.producers).map(Peer::ran).collect()
-    }
-
-    /// Runs producers alone; what they leave is verified.
-    fn alone(&mut self, case: &Case) -> Result<Sample, BenchError> {
-        let ring = OpenRing::create(case, self.options, self.new_path())?;
-        self.line_up(case, &ring.path, ring.id()?)?;
-        let start = self.start_race()?;
-        let (done, mut alive) = watch(self.peers.get_mut(..case.producers).unwrap_or_default());
-        while !done() {
-            sleep(NAP);
-            alive()?;
-        }
-        drop((done, alive));
-        let ran = self.results(case)?;
-        let tallies: Vec<Tally> = ran.iter().map(|ran| ran.tally).collect();
-        let wrong = match &ring.map {
-            // Its records are all of one size, and have no other writer.
-            Some(map) => {
-                let size = (case.payload as u64).next_multiple_of(8) + 8;
-                (map.producer_pos() / size).abs_diff(Tally::sum(&tallies).published)
-            }
-            None => sized!(case.payload, N => post_mortem::<N>(&ring.path, &tallies))?,
-        };
-        ring.remove()?;
-        let end = ran.iter().map(|ran| ran.end_ns).max().unwrap_or(start);
-        let bad = wrong + ran.iter().map(|ran| ran.bad).sum::<u64>();
-        let sum = Tally::sum(&tallies);
-        Ok(sample(sum.published, end.saturating_sub(start), sum.refused, bad))
-    }
-
-    /// Runs producers, and a consumer that verifies every record.
-    fn consumed(&mut self, case: &Case) -> Result<Sample, BenchError> {
-        let mut ring = OpenRing::create(case, self.options, self.new_path())?;
-        let id = ring.id()?;
-        match ring.map.take() {
-            Some(map) => {
-                let waits = Waits::new(self.options.reader);
-                let mut source = Kernel { reader: bpf::Reader::new(map), waits };
-                self.read(case, &ring, id, &mut source)
-            }
-            None => {
-                let mut source = consumer(&ring.path, self.options.reader)?;
-                self.read(case, &ring, id, &mut source)
-            }
-        }
-    }
-
-    fn read(
-        &mut self,
-        case: &Case,
-        ring: &OpenRing,
-        id: u32,
-        source: &mut impl Source,
-    ) -> Result<Sample, BenchError> {
-        self.line_up(case, &ring.path, id)?;
-        let start = self.start_race()?;
-        let mut seen = Seen::new(Begin::First);
-        let alone = self.cores.is_some() && case.placement == Placement::Apart;
-        let core = if alone { Core::Own } else { Core::Shared };
-        let (done, mut alive) = watch(self.peers.get_mut(..case.producers).unwrap_or_default());
-        sized!(case.payload, N => consume::<N>(source, core, &mut seen, &done, &mut alive))?;
-        drop((done, alive));
-        let end = now_ns();
-        let ran = self.results(case)?;
-        let tallies: Vec<Tally> = ran.iter().map(|ran| ran.tally).collect();
-        source.finish();
-        let (wrong, unreported) = if case.who == Who::Bpf {
-            // It reports no losses.
-            (0, Tally::sum(&tallies).refused)
-        } else {
-            (totals(&ring.path, &seen, &tallies)?, Losses::default())
-        };
-        seen.settle(&tallies, unreported);
-        ring.remove()?;
-        let bad = seen.bad + wrong + ran.iter().map(|ran| ran.bad).sum::<u64>();
-        let refused = Tally::sum(&tallies).refused;
-        Ok(sample(seen.records, end.saturating_sub(start), refused, bad))
-    }
-
-    fn new_path(&mut self) -> PathBuf {
-        self.peers.first_mut().map(Peer::new_path).unwrap_or_default()
-    }
-}
-
-fn sample(records: u64, ns: u64, refused: Losses, bad: u64) -> Sample {
-    Sample {
+        None => sized!(case.payload, N => post_mortem::<N>(&path, &tallies))?,
+    };
+    let records = readers.first().map_or(sum.published, |reader| reader.records);
+    let start = producers.iter().map(|found| found.start_ns).min().unwrap_or_default();
+    let last = if alone { producers } else { readers };
+    let end = last.iter().map(|found| found.end_ns).max().unwrap_or_default();
+    let ns = end.saturating_sub(start).max(1);
+    Ok(Sample {
         round: 0,
         records,
-        records_per_s: records as f64 * 1e9 / ns.max(1) as f64,
-        refused,
-        bad,
-        hops_ns: [f64::NAN; 2],
+        records_per_s: records as f64 * 1e9 / ns as f64,
+        refused: sum.refused,
+        bad: wrong + found.iter().map(|found| found.bad).sum::<u64>(),
+        hops_ns: [None; 2],
         distance: Distance::None,
-    }
+    })
 }
 
-/// A ring for one sample: a file, or a BPF map.
-struct OpenRing {
-    path: PathBuf,
-    map: Option<bpf::Map>,
+fn part(race: &Race, core: Option<usize>) -> Result<Part> {
+    Ok(Part {
+        duty: Duty::Race(serde_json::to_string(race)?),
+        setup: Setup {
+            data_size: race.data_size,
+            payload: race.payload,
+            overwrite: race.shape == Shape::Alone,
+            senders: race.producers,
+            receivers: 1,
+            pace: race.reader,
+            sleeping: false,
+        },
+        path: race.path.clone(),
+        index: race.producer.unwrap_or_default(),
+        core,
+        pool: false,
+    })
 }
 
-impl OpenRing {
-    fn create(case: &Case, options: &Options, path: PathBuf) -> Result<Self, BenchError> {
-        if case.who == Who::Bpf {
-            return Ok(OpenRing { path, map: Some(bpf::Map::create(options.data_size)?) });
-        }
-        let producers = if case.who == Who::Shared { Producers::Many } else { Producers::One };
-        let policy = if case.shape == Shape::Alone { Policy::Overwrite } else { Policy::Drop };
-        let options = perfring_producer::Options {
-            size: options.data_size,
-            policy,
-            producers,
-            ..perfring_producer::Options::default()
-        };
-        perfring_producer::files::create(&path, &options)
-            .map_err(|source| failed(Contestant::Perfring)(Box::new(source)))?;
-        Ok(OpenRing { path, map: None })
+/// Creates the ring: a file, or a BPF map.
+fn create(case: &Case, data_size: u64, path: &Path) -> Result<Option<bpf::Map>> {
+    if case.who == Who::Bpf {
+        return bpf::Map::create(data_size).map(Some);
     }
-
-    fn id(&self) -> Result<u32, BenchError> {
-        self.map.as_ref().map_or(Ok(0), bpf::Map::id)
-    }
-
-    fn remove(&self) -> Result<(), BenchError> {
-        match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(()),
-        }
-    }
+    let producers = if case.who == Who::Shared { Producers::Many } else { Producers::One };
+    let policy = if case.shape == Shape::Alone { Policy::Overwrite } else { Policy::Drop };
+    let options = perfring_producer::Options {
+        size: data_size,
+        policy,
+        producers,
+        ..perfring_producer::Options::default()
+    };
+    perfring_producer::files::create(path, &options).map_err(error)?;
+    Ok(None)
 }

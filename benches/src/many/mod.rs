@@ -2,12 +2,11 @@
 //!
 //! All producers of a sample run from a common start for its time, pinned, and count what they
 //! publish and what they are refused, by cause. Their counts must agree with the ring's totals and
-//! with what was read or is left, producer by producer; see [`audit`].
+//! with what was read or is left, producer by producer; see [`audit`](crate::audit).
 
-pub mod audit;
 mod cases;
 mod consume;
 pub(crate) mod crew;
-pub(crate) mod produce;
-pub(crate) mod race;
+mod produce;
+mod race;
 pub(crate) mod report;

@@ -1,8 +1,9 @@
 //! The task of many producers, and the result of one sample.
 
-use super::audit::Losses;
+use crate::audit::Losses;
 use crate::cores::Distance;
 use crate::drive::Limit;
+use crate::waits::WaitStrategy;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -90,7 +91,7 @@ impl Placement {
     }
 }
 
-/// The task of a producer process.
+/// The task of one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Race {
     pub(crate) who: Who,
@@ -101,13 +102,13 @@ pub(crate) struct Race {
     pub(crate) path: PathBuf,
     /// The id of the kernel's ring.
     pub(crate) bpf: u32,
-    /// This producer's number.
-    pub(crate) producer: usize,
-    pub(crate) core: Option<usize>,
+    /// How many producers there are, and which of them this one is; the consumer is none of them.
+    pub(crate) producers: usize,
+    pub(crate) producer: Option<usize>,
     pub(crate) limit: Limit,
-    /// The page with the common start, and the number that is written there.
-    pub(crate) line: PathBuf,
-    pub(crate) number: u64,
+    /// How the consumer waits, and whether it shares its core.
+    pub(crate) reader: WaitStrategy,
+    pub(crate) shares: bool,
 }
 
 /// The result of one sample.
@@ -120,6 +121,6 @@ pub(crate) struct Sample {
     pub(crate) records_per_s: f64,
     pub(crate) refused: Losses,
     pub(crate) bad: u64,
-    pub(crate) hops_ns: [f64; 2],
+    pub(crate) hops_ns: [Option<f64>; 2],
     pub(crate) distance: Distance,
 }

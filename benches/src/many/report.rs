@@ -1,11 +1,11 @@
 //! The report on many producers: lines of JSON, or tables.
 
-use super::audit::Losses;
 use super::cases::{Case, Group};
 use super::crew::Found;
 use super::race::{Placement, Sample, Shape, Way, Who};
+use crate::audit::Losses;
 use crate::cores::Distance;
-use crate::error::BenchError;
+use crate::error::Result;
 use crate::options::Options;
 use crate::stats::{median, range, ratio};
 use crate::tables::{Repetition, Summary, aligned};
@@ -67,8 +67,8 @@ pub(crate) struct Row {
     bpf_ratio: Option<f64>,
     /// From another run.
     bpf_quoted_records_per_s: Option<f64>,
-    hop_before_ns: f64,
-    hop_after_ns: f64,
+    hop_before_ns: Option<f64>,
+    hop_after_ns: Option<f64>,
     distance: Distance,
     #[serde(flatten)]
     summary: Option<Summary>,
@@ -127,8 +127,8 @@ fn row(case: &Case, options: &Options, sample: &Sample) -> Row {
     }
 }
 
-fn figures<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Vec<(Distance, f64)> {
-    samples.into_iter().map(|s| (s.distance, s.records_per_s)).collect()
+fn figures<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Vec<(&'static str, f64)> {
+    samples.into_iter().map(|s| (s.distance.name(), s.records_per_s)).collect()
 }
 
 /// Returns a line for each sample, compared with its neighbours of the same round.
@@ -139,7 +139,7 @@ fn singles(found: &Found, group: &Group, options: &Options) -> Vec<Row> {
         for sample in samples {
             let by = |base: Option<&[Sample]>| {
                 let base = base?.iter().find(|other| other.round == sample.round)?;
-                ratio(sample.distance, &figures([sample]), &figures([base]))
+                ratio(sample.distance.name(), &figures([sample]), &figures([base]))
             };
             rows.push(Row {
                 exclusive_ratio: by(bases.exclusive),
@@ -167,8 +167,12 @@ fn medians(found: &Found, group: &Group, options: &Options) -> Vec<Row> {
             else {
                 continue;
             };
-            let by = |base: Option<&[Sample]>| ratio(distance, &figures(samples), &figures(base?));
-            let hop = |nth: usize| median(here.iter().filter_map(|s| s.hops_ns.get(nth).copied()));
+            let by = |base: Option<&[Sample]>| {
+                ratio(distance.name(), &figures(samples), &figures(base?))
+            };
+            let hop = |nth: usize| {
+                median(here.iter().filter_map(|s| s.hops_ns.get(nth).copied().flatten()))
+            };
             let refused = here.iter().fold(Losses::default(), |sum, s| sum + s.refused);
             rows.push(Row {
                 repetition: Repetition::Median("median"),
@@ -182,8 +186,8 @@ fn medians(found: &Found, group: &Group, options: &Options) -> Vec<Row> {
                 exclusive_ratio: by(bases.exclusive),
                 two_ratio: by(bases.two),
                 bpf_ratio: by(bases.bpf),
-                hop_before_ns: hop(0).unwrap_or(f64::NAN),
-                hop_after_ns: hop(1).unwrap_or(f64::NAN),
+                hop_before_ns: hop(0),
+                hop_after_ns: hop(1),
                 summary: Some(Summary { samples: here.len(), left_out, min, max }),
                 ..row(case, options, first)
             });
@@ -250,11 +254,7 @@ impl<'a> Bpf<'a> {
 }
 
 /// Writes the tables and the conclusions.
-pub(crate) fn write(
-    found: &Found,
-    options: &Options,
-    out: &mut dyn Write,
-) -> Result<(), BenchError> {
+pub(crate) fn write(found: &Found, options: &Options, out: &mut dyn Write) -> Result<()> {
     for shape in Shape::ALL {
         let groups = found
             .groups
@@ -284,7 +284,7 @@ pub(crate) fn write(
 }
 
 /// Writes what one producer pays while it is alone.
-fn uncontended(rows: &[Row], out: &mut dyn Write) -> Result<(), BenchError> {
+fn uncontended(rows: &[Row], out: &mut dyn Write) -> Result<()> {
     let lone = |row: &&Row| {
         row.contestant == Who::Shared.name() && (row.producers, row.way) == (1, Way::Publish.name())
     };
@@ -296,7 +296,7 @@ fn uncontended(rows: &[Row], out: &mut dyn Write) -> Result<(), BenchError> {
 }
 
 /// Writes whether more than two producers publish less than two do.
-fn least(rows: &[Row], out: &mut dyn Write) -> Result<(), BenchError> {
+fn least(rows: &[Row], out: &mut dyn Write) -> Result<()> {
     let ours = rows.iter().filter(|row| row.contestant == Who::Shared.name());
     let ratios = ours.filter_map(|row| Some((row.two_ratio?, row)));
     if let Some((ratio, row)) = ratios.min_by(|(a, _), (b, _)| a.total_cmp(b)) {
@@ -329,7 +329,7 @@ fn cells(row: &Row) -> Vec<String> {
         row.producers.to_string(),
         row.placement.to_owned(),
         row.distance.name().to_owned(),
-        format!("{:.0}", row.hop_before_ns),
+        row.hop_before_ns.map_or_else(dash, |ns| format!("{ns:.0}")),
         samples.to_string(),
         left_out.to_string(),
         million(row.records_per_s),

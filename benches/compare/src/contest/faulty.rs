@@ -1,8 +1,8 @@
 //! Contestants with faults, one each, for testing the harness. Only tests ask for them.
 
-use crate::CompareError;
 use crate::contest::limits::Slots;
-use crate::contestant::{About, Can, Contestant, Receiver, Sender, Setup};
+use perfring_bench::Result;
+use perfring_bench::contestant::{About, Can, Contestant, Fill, Receiver, Sender, Setup, Visit};
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub const LIES: u8 = 5;
 /// The record that the fault affects.
 const VICTIM: u64 = 700;
 
-type Inner = Slots<1, false>;
+type Inner = Slots;
 
 /// A bare loop with this fault.
 pub struct Faulty<const FAULT: u8>;
@@ -42,11 +42,11 @@ impl<const FAULT: u8> Contestant for Faulty<FAULT> {
         About { name: "faulty", ..Inner::about(setup) }
     }
 
-    fn create(path: &Path, setup: &Setup) -> Result<(), CompareError> {
+    fn create(path: &Path, setup: &Setup) -> Result<()> {
         Inner::create(path, setup)
     }
 
-    fn sender(path: &Path, setup: &Setup, index: usize) -> Result<Self::Sender, CompareError> {
+    fn sender(path: &Path, setup: &Setup, index: usize) -> Result<Self::Sender> {
         if FAULT == HANGS {
             loop {
                 std::thread::sleep(Duration::from_secs(1));
@@ -55,7 +55,7 @@ impl<const FAULT: u8> Contestant for Faulty<FAULT> {
         Inner::sender(path, setup, index).map(FaultySender)
     }
 
-    fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<Self::Receiver, CompareError> {
+    fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<Self::Receiver> {
         Inner::receiver(path, setup, index).map(FaultyReceiver)
     }
 }
@@ -64,11 +64,7 @@ impl<const FAULT: u8> Contestant for Faulty<FAULT> {
 pub struct FaultySender<const FAULT: u8>(<Inner as Contestant>::Sender);
 
 impl<const FAULT: u8> Sender for FaultySender<FAULT> {
-    fn send<const N: usize>(
-        &mut self,
-        numbers: Range<u64>,
-        mut fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<(), CompareError> {
+    fn send<const N: usize>(&mut self, numbers: Range<u64>, mut fill: impl Fill<N>) -> Result<()> {
         if FAULT == DIES && numbers.contains(&VICTIM) {
             eprintln!("the sender's last words");
             std::process::abort();
@@ -87,11 +83,7 @@ impl<const FAULT: u8> Sender for FaultySender<FAULT> {
         Ok(())
     }
 
-    fn offer<const N: usize>(
-        &mut self,
-        number: u64,
-        fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<bool, CompareError> {
+    fn offer<const N: usize>(&mut self, number: u64, fill: impl Fill<N>) -> Result<bool> {
         self.0.offer(number, fill)
     }
 }
@@ -100,11 +92,11 @@ impl<const FAULT: u8> Sender for FaultySender<FAULT> {
 pub struct FaultyReceiver<const FAULT: u8>(<Inner as Contestant>::Receiver);
 
 impl<const FAULT: u8> Receiver for FaultyReceiver<FAULT> {
-    fn drain<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<u64, CompareError> {
+    fn drain<const N: usize>(&mut self, visit: impl Visit<N>) -> Result<u64> {
         self.0.drain(visit)
     }
 
-    fn next<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<bool, CompareError> {
+    fn next<const N: usize>(&mut self, visit: impl Visit<N>) -> Result<bool> {
         self.0.next(visit)
     }
 

@@ -1,8 +1,7 @@
 //! Objects that `create` makes for an end of the same process: a queue's two ends between threads,
 //! a listening socket. They are kept here until that end takes them.
 
-use crate::CompareError;
-use perfring_bench::BenchError;
+use perfring_bench::{BenchError, Result};
 use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -54,13 +53,13 @@ impl Drop for Held {
 ///
 /// # Errors
 /// There is no object of this type: this is another process, or it was taken before.
-pub fn take<T: Any>(path: &Path, whose: Whose) -> Result<T, CompareError> {
+pub fn take<T: Any>(path: &Path, whose: Whose) -> Result<T> {
     let mut lying = lying();
     let found =
         lying.iter().position(|(at, who, what)| at == path && *who == whose && what.is::<T>());
     let taken = found.map(|at| lying.swap_remove(at).2).and_then(|what| what.downcast::<T>().ok());
     taken.map(|what| *what).ok_or_else(|| {
         let why = format!("{whose:?} of {} is not in this process", path.display());
-        BenchError::Usage(why).into()
+        BenchError::Usage(why)
     })
 }

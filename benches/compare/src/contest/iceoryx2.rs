@@ -1,9 +1,6 @@
 //! iceoryx2: publish-subscribe of loaned samples, and its event service to sleep on.
 
-use crate::CompareError;
 use crate::contest::slots::{Erased, slots};
-use crate::contest::waits::{Polls, until};
-use crate::contestant::{About, Can, Contestant, Location, Receiver, Sender, Setup, failed};
 use ::iceoryx2::port::BackpressureAction;
 use ::iceoryx2::port::SendError;
 use ::iceoryx2::port::listener::Listener;
@@ -12,7 +9,13 @@ use ::iceoryx2::port::publisher::Publisher;
 use ::iceoryx2::port::subscriber::Subscriber;
 use ::iceoryx2::prelude::*;
 use ::iceoryx2::service::port_factory::{event, publish_subscribe};
-use perfring_bench::{BenchError, payload::sized};
+use perfring_bench::contestant::{
+    About, Can, Contestant, Fill, Location, Receiver, Sender, Setup, Visit,
+};
+use perfring_bench::error::failed;
+use perfring_bench::payload::sized;
+use perfring_bench::waits::{Polls, until};
+use perfring_bench::{BenchError, Result};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,11 +57,7 @@ impl Contestant for Iceoryx2 {
             "ipc::Service, fixed-size payloads, subscriber buffer of {count} samples, loan_uninit \
              and send per record, {full}{notify}"
         );
-        let waits = if setup.sleeping {
-            "its Listener::timed_wait".to_owned()
-        } else {
-            Polls::about(setup.pace)
-        };
+        let waits = setup.polls_or("its Listener::timed_wait");
         About {
             name: NAME,
             version: "iceoryx2 0.10.0".to_owned(),
@@ -68,22 +67,19 @@ impl Contestant for Iceoryx2 {
         }
     }
 
-    fn create(path: &Path, setup: &Setup) -> Result<Held, CompareError> {
+    fn create(path: &Path, setup: &Setup) -> Result<Held> {
         let node = node(path)?;
         let events = if setup.sleeping { Some(events(&node, path, setup)?) } else { None };
-        let service = sized!(setup.payload, N => Ok::<_, BenchError>(
-            service::<N>(&node, path, setup).map(Erased::new)
-        ))??;
+        let service =
+            sized!(setup.payload, N => service::<N>(&node, path, setup).map(Erased::new))?;
         let said = (0..setup.receivers).map(|index| connected(path, index)).collect();
         Ok(Held { said, _service: service, _events: events, _node: node })
     }
 
-    fn sender(path: &Path, setup: &Setup, _: usize) -> Result<SampleSender, CompareError> {
+    fn sender(path: &Path, setup: &Setup, _: usize) -> Result<SampleSender> {
         let node = node(path)?;
         let offering = Arc::new(AtomicBool::new(false));
-        let end = sized!(setup.payload, N => Ok::<_, BenchError>(
-            publisher::<N>(&node, path, setup, &offering)
-        ))??;
+        let end = sized!(setup.payload, N => publisher::<N>(&node, path, setup, &offering))?;
         let notifier = if setup.sleeping {
             let notifier = events(&node, path, setup)?.notifier_builder().create();
             Some(notifier.map_err(failed(NAME))?)
@@ -93,7 +89,7 @@ impl Contestant for Iceoryx2 {
         Ok(SampleSender { end, notifier, offering, _node: node })
     }
 
-    fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<SampleReceiver, CompareError> {
+    fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<SampleReceiver> {
         let node = node(path)?;
         let listener = if setup.sleeping {
             let listener = events(&node, path, setup)?.listener_builder().create();
@@ -101,9 +97,7 @@ impl Contestant for Iceoryx2 {
         } else {
             None
         };
-        let end = sized!(setup.payload, N => Ok::<_, BenchError>(
-            subscriber::<N>(&node, path, setup, index)
-        ))??;
+        let end = sized!(setup.payload, N => subscriber::<N>(&node, path, setup, index))?;
         Ok(SampleReceiver { end, listener, polls: Polls::new(setup.pace), _node: node })
     }
 }
@@ -130,7 +124,7 @@ impl Drop for Held {
 
 /// Creates a node whose files are in the directory of the path, and whose shared memory is named
 /// after that directory, so that it can be removed even if the process was killed.
-fn node(path: &Path) -> Result<Node<ipc::Service>, CompareError> {
+fn node(path: &Path) -> Result<Node<ipc::Service>> {
     set_log_level(LogLevel::Error);
     let dir = path.parent().unwrap_or(path);
     let prefix = dir.file_name().unwrap_or_default().to_string_lossy();
@@ -143,7 +137,7 @@ fn node(path: &Path) -> Result<Node<ipc::Service>, CompareError> {
     NodeBuilder::new().config(&config).create::<ipc::Service>().map_err(failed(NAME))
 }
 
-fn name(path: &Path) -> Result<ServiceName, CompareError> {
+fn name(path: &Path) -> Result<ServiceName> {
     ServiceName::new(&path.to_string_lossy()).map_err(failed(NAME))
 }
 
@@ -152,7 +146,7 @@ fn service<const N: usize>(
     node: &Node<ipc::Service>,
     path: &Path,
     setup: &Setup,
-) -> Result<Samples<N>, CompareError> {
+) -> Result<Samples<N>> {
     let count = usize::try_from(slots(setup.data_size, N)).unwrap_or(usize::MAX);
     node.service_builder(&name(path)?)
         .publish_subscribe::<[u8; N]>()
@@ -167,7 +161,7 @@ fn service<const N: usize>(
         .map_err(failed(NAME))
 }
 
-fn events(node: &Node<ipc::Service>, path: &Path, setup: &Setup) -> Result<Events, CompareError> {
+fn events(node: &Node<ipc::Service>, path: &Path, setup: &Setup) -> Result<Events> {
     node.service_builder(&name(&path.with_extension("event"))?)
         .event()
         .max_notifiers(setup.senders.max(1))
@@ -182,7 +176,7 @@ fn publisher<const N: usize>(
     path: &Path,
     setup: &Setup,
     offering: &Arc<AtomicBool>,
-) -> Result<Erased, CompareError> {
+) -> Result<Erased> {
     let service = service::<N>(node, path, setup)?;
     let is_offer = Arc::clone(offering);
     let publisher = service
@@ -218,7 +212,7 @@ fn subscriber<const N: usize>(
     path: &Path,
     setup: &Setup,
     index: usize,
-) -> Result<Erased, CompareError> {
+) -> Result<Erased> {
     let service = service::<N>(node, path, setup)?;
     let subscriber = service.subscriber_builder().create().map_err(failed(NAME))?;
     if !setup.overwrite {
@@ -249,11 +243,7 @@ pub struct SampleSender {
 
 impl SampleSender {
     #[inline(always)]
-    fn put<const N: usize>(
-        &mut self,
-        number: u64,
-        fill: &mut impl FnMut(&mut [u8; N], u64),
-    ) -> Result<bool, CompareError> {
+    fn put<const N: usize>(&mut self, number: u64, fill: &mut impl Fill<N>) -> Result<bool> {
         let publisher = self.end.get::<Writer<N>>()?;
         let mut sample = publisher.loan_uninit().map_err(failed(NAME))?;
         // SAFETY: any bytes are a [u8; N], and the loan has no other user.
@@ -273,11 +263,7 @@ impl SampleSender {
 
 impl Sender for SampleSender {
     #[inline(always)]
-    fn send<const N: usize>(
-        &mut self,
-        numbers: Range<u64>,
-        mut fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<(), CompareError> {
+    fn send<const N: usize>(&mut self, numbers: Range<u64>, mut fill: impl Fill<N>) -> Result<()> {
         for number in numbers {
             self.put(number, &mut fill)?;
         }
@@ -285,11 +271,7 @@ impl Sender for SampleSender {
     }
 
     #[inline(always)]
-    fn offer<const N: usize>(
-        &mut self,
-        number: u64,
-        mut fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<bool, CompareError> {
+    fn offer<const N: usize>(&mut self, number: u64, mut fill: impl Fill<N>) -> Result<bool> {
         self.offering.store(true, Ordering::Relaxed);
         let answer = self.put(number, &mut fill);
         self.offering.store(false, Ordering::Relaxed);
@@ -307,22 +289,7 @@ pub struct SampleReceiver {
 
 impl Receiver for SampleReceiver {
     #[inline(always)]
-    fn drain<const N: usize>(
-        &mut self,
-        mut visit: impl FnMut(&[u8; N]),
-    ) -> Result<u64, CompareError> {
-        let mut count = 0;
-        while self.next(&mut visit)? {
-            count += 1;
-        }
-        Ok(count)
-    }
-
-    #[inline(always)]
-    fn next<const N: usize>(
-        &mut self,
-        mut visit: impl FnMut(&[u8; N]),
-    ) -> Result<bool, CompareError> {
+    fn next<const N: usize>(&mut self, mut visit: impl Visit<N>) -> Result<bool> {
         let subscriber = self.end.get::<Reader<N>>()?;
         let Some(sample) = subscriber.receive().map_err(failed(NAME))? else { return Ok(false) };
         visit(sample.payload());
@@ -335,9 +302,9 @@ impl Receiver for SampleReceiver {
         self.polls.wait();
     }
 
-    fn sleep(&mut self, timeout: Duration) -> Result<(), CompareError> {
+    fn sleep(&mut self, timeout: Duration) -> Result<()> {
         let Some(listener) = &self.listener else {
-            return Err(CompareError::Cannot("sleep without being set up so"));
+            return Err(BenchError::Cannot("sleep without being set up so"));
         };
         listener.timed_wait(|_| {}, timeout).map_err(failed(NAME))?;
         Ok(())

@@ -4,13 +4,15 @@
 //! It is not a means of transfer, so nothing else is measured. A tracepoint with the payload's
 //! length is compiled on the machine where it runs.
 
-use crate::CompareError;
 use crate::contest::handed;
-use crate::contestant::{About, Can, Cannot, Contestant, Location, Receiver, Sender, Setup};
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use perfring_bench::contestant::{
+    About, Can, Cannot, Contestant, Fill, Location, Receiver, Sender, Setup, Visit,
+};
 use perfring_bench::payload::verify;
+use perfring_bench::{BenchError, Result};
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
@@ -32,8 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Parts of a ring: LTTng overwrites a whole one.
 const PARTS: u64 = 4;
 
-fn failed(what: impl Into<String>) -> CompareError {
-    CompareError::Contestant { contestant: NAME, source: what.into().into() }
+fn failed(what: impl Into<String>) -> BenchError {
+    BenchError::Contestant { contestant: NAME, source: what.into().into() }
 }
 
 /// The home directory of a user's own daemon. One for all rings of a directory: a process that has
@@ -67,7 +69,7 @@ fn command(program: &str, path: &Path) -> Command {
     command
 }
 
-fn lttng(path: &Path, args: &[&str]) -> Result<(), CompareError> {
+fn lttng(path: &Path, args: &[&str]) -> Result<()> {
     let output = command("lttng", path).arg("--no-sessiond").args(args).output()?;
     if output.status.success() {
         return Ok(());
@@ -76,7 +78,7 @@ fn lttng(path: &Path, args: &[&str]) -> Result<(), CompareError> {
     Err(failed(format!("lttng {}: {said}", args.join(" "))))
 }
 
-fn compile(at: &Path, payload: usize) -> Result<(), CompareError> {
+fn compile(at: &Path, payload: usize) -> Result<()> {
     std::fs::write(at.join("provider.h"), include_str!("lttng/provider.h"))?;
     std::fs::write(at.join("provider.c"), include_str!("lttng/provider.c"))?;
     let output = Command::new("cc")
@@ -115,7 +117,7 @@ impl Drop for Held {
 }
 
 /// Starts a daemon unless one answers: root has one for the whole system.
-fn daemon(path: &Path) -> Result<Option<Child>, CompareError> {
+fn daemon(path: &Path) -> Result<Option<Child>> {
     let answers = || lttng(path, &["list"]).is_ok();
     if answers() {
         return Ok(None);
@@ -195,7 +197,7 @@ impl Contestant for Lttng {
         }
     }
 
-    fn create(path: &Path, setup: &Setup) -> Result<Held, CompareError> {
+    fn create(path: &Path, setup: &Setup) -> Result<Held> {
         let at = place(path);
         std::fs::create_dir_all(&at)?;
         let daemon = daemon(path)?;
@@ -217,11 +219,11 @@ impl Contestant for Lttng {
         Ok(held)
     }
 
-    fn sender(path: &Path, setup: &Setup, _index: usize) -> Result<LttngSender, CompareError> {
+    fn sender(path: &Path, setup: &Setup, _index: usize) -> Result<LttngSender> {
         LttngSender::open(path, setup)
     }
 
-    fn receiver(path: &Path, _setup: &Setup, _index: usize) -> Result<LttngReceiver, CompareError> {
+    fn receiver(path: &Path, _setup: &Setup, _index: usize) -> Result<LttngReceiver> {
         Ok(LttngReceiver { path: path.to_owned(), next: 0, snapshots: 0 })
     }
 }
@@ -234,7 +236,7 @@ pub struct LttngSender {
 }
 
 impl LttngSender {
-    fn open(path: &Path, setup: &Setup) -> Result<Self, CompareError> {
+    fn open(path: &Path, setup: &Setup) -> Result<Self> {
         // SAFETY: other threads of this process read the environment through the standard library,
         // which has a lock for it; LTTng's own threads begin below.
         unsafe { std::env::set_var("LTTNG_HOME", location(path)) };
@@ -289,13 +291,9 @@ struct Words<const N: usize>([u8; N]);
 
 impl Sender for LttngSender {
     #[inline(always)]
-    fn send<const N: usize>(
-        &mut self,
-        numbers: Range<u64>,
-        mut fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<(), CompareError> {
+    fn send<const N: usize>(&mut self, numbers: Range<u64>, mut fill: impl Fill<N>) -> Result<()> {
         if N != self.payload {
-            return Err(CompareError::Cannot("send records of another length"));
+            return Err(BenchError::Cannot("send records of another length"));
         }
         let mut words = Words([0; N]);
         for number in numbers {
@@ -306,12 +304,8 @@ impl Sender for LttngSender {
         Ok(())
     }
 
-    fn offer<const N: usize>(
-        &mut self,
-        _number: u64,
-        _fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<bool, CompareError> {
-        Err(CompareError::Cannot("refuse: it overwrites"))
+    fn offer<const N: usize>(&mut self, _number: u64, _fill: impl Fill<N>) -> Result<bool> {
+        Err(BenchError::Cannot("refuse: it overwrites"))
     }
 }
 
@@ -340,10 +334,7 @@ impl LttngReceiver {
 }
 
 impl Receiver for LttngReceiver {
-    fn drain<const N: usize>(
-        &mut self,
-        mut visit: impl FnMut(&[u8; N]),
-    ) -> Result<u64, CompareError> {
+    fn drain<const N: usize>(&mut self, mut visit: impl Visit<N>) -> Result<u64> {
         self.snapshots += 1;
         let into = place(&self.path).join(format!("read-{}", self.snapshots));
         std::fs::create_dir_all(&into)?;
@@ -377,8 +368,8 @@ impl Receiver for LttngReceiver {
         if status.success() { Ok(count) } else { Err(failed(format!("babeltrace2: {status}"))) }
     }
 
-    fn next<const N: usize>(&mut self, _visit: impl FnMut(&[u8; N])) -> Result<bool, CompareError> {
-        Err(CompareError::Cannot("show one record: it is read as a snapshot"))
+    fn next<const N: usize>(&mut self, _visit: impl Visit<N>) -> Result<bool> {
+        Err(BenchError::Cannot("show one record: it is read as a snapshot"))
     }
 
     fn wait(&mut self) {}

@@ -1,7 +1,8 @@
 //! A file that both ends map.
 
-use crate::CompareError;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use perfring_bench::error::system;
+use perfring_bench::{BenchError, Result};
 use std::ffi::c_void;
 use std::fs::OpenOptions;
 use std::num::NonZeroUsize;
@@ -19,23 +20,21 @@ unsafe impl Send for Mapped {}
 
 impl Mapped {
     /// Creates the file, all zeros, with its space allocated.
-    pub(crate) fn create(path: &Path, len: u64) -> Result<(), CompareError> {
+    pub(crate) fn create(path: &Path, len: u64) -> Result<()> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-        let bytes = i64::try_from(len).map_err(|_| CompareError::Usage(format!("{len} bytes")))?;
-        nix::fcntl::posix_fallocate(&file, 0, bytes)
-            .map_err(|source| CompareError::System { what: "posix_fallocate", source })
+        let bytes = i64::try_from(len).map_err(|_| BenchError::Usage(format!("{len} bytes")))?;
+        nix::fcntl::posix_fallocate(&file, 0, bytes).map_err(system("posix_fallocate"))
     }
 
     /// Maps a whole file.
-    pub(crate) fn open(path: &Path) -> Result<Self, CompareError> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let len = usize::try_from(file.metadata()?.len()).ok().and_then(NonZeroUsize::new);
-        let len = len.ok_or_else(|| CompareError::Usage("an empty file".to_owned()))?;
+        let len = len.ok_or_else(|| BenchError::Usage("an empty file".to_owned()))?;
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let flags = MapFlags::MAP_SHARED | MapFlags::MAP_POPULATE;
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let base = unsafe { mmap(None, len, prot, flags, &file, 0) }
-            .map_err(|source| CompareError::System { what: "mmap", source })?;
+        let base = unsafe { mmap(None, len, prot, flags, &file, 0) }.map_err(system("mmap"))?;
         Ok(Mapped { base: base.cast(), len: len.get() })
     }
 

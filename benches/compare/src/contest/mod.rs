@@ -4,7 +4,6 @@
 pub mod aeron;
 pub mod agrona;
 pub mod bpf;
-pub mod disruptor_mp;
 #[doc(hidden)]
 pub mod faulty;
 pub mod handed;
@@ -13,11 +12,9 @@ pub mod iceoryx2;
 pub mod limits;
 pub mod lttng;
 mod mapped;
-pub mod perf_buffer;
 pub mod perf_overwrite;
-pub mod perf_ring;
+mod perf_ring;
 pub mod perfring;
-pub mod photon_ring;
 pub mod pipe;
 pub mod program;
 pub mod ringfire;
@@ -25,6 +22,4 @@ pub mod rtrb;
 pub mod shmem_ipc;
 pub mod slots;
 pub mod stream;
-pub mod unix_seqpacket;
 pub mod unix_stream;
-mod waits;

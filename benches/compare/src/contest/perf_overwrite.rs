@@ -2,14 +2,13 @@
 //! newest record at the head and walks to older ones. The reader has to pause the writing
 //! meanwhile.
 
-use crate::CompareError;
-use crate::contest::perf_ring::{
-    Held, Mode, PerfSender, Ring, check, create, pause, processors, rings,
-};
+use crate::contest::perf_ring::{Held, PerfSender, Ring, check, create, pause, processors, rings};
 use crate::contest::program::block;
-use crate::contest::waits::Polls;
-use crate::contestant::{About, Can, Cannot, Contestant, Location, Receiver, Setup};
-use perfring_bench::contest::Waits;
+use perfring_bench::contestant::{
+    About, Can, Cannot, Contestant, Location, Receiver, Setup, Visit,
+};
+use perfring_bench::waits::Waits;
+use perfring_bench::{BenchError, Result};
 use std::path::Path;
 
 /// A perf ring that is written backwards.
@@ -21,13 +20,13 @@ impl Contestant for PerfOverwrite {
     type Held = Held;
 
     fn check() -> Result<(), String> {
-        check(Mode::Backward)
+        check()
     }
 
     fn can() -> Can {
         Can {
             payload: 65_472,
-            lossless: Err("it overwrites; see perf_buffer"),
+            lossless: Err("it overwrites; see bpf"),
             senders: Err("only its overwriting is measured"),
             overwrite: Ok(()),
             receivers: Err("each reader pauses it"),
@@ -52,19 +51,19 @@ impl Contestant for PerfOverwrite {
                 "{rings} rings of {data_size} bytes, one a processor, write_backward, \
                  bpf_perf_event_output, up to {block} records a system call, paused while read"
             ),
-            waits: Polls::about(setup.pace),
+            waits: setup.pace.polls(),
         }
     }
 
-    fn create(path: &Path, setup: &Setup) -> Result<Held, CompareError> {
-        create(path, setup.data_size, Mode::Backward)
+    fn create(path: &Path, setup: &Setup) -> Result<Held> {
+        create(path, setup.data_size)
     }
 
-    fn sender(path: &Path, setup: &Setup, _index: usize) -> Result<PerfSender, CompareError> {
+    fn sender(path: &Path, setup: &Setup, _index: usize) -> Result<PerfSender> {
         PerfSender::new(path, setup.payload)
     }
 
-    fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<PerfSnapshot, CompareError> {
+    fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<PerfSnapshot> {
         let rings = rings(path, index)?;
         Ok(PerfSnapshot { rings, whole: Vec::new(), waits: Waits::new(setup.pace) })
     }
@@ -80,10 +79,7 @@ pub struct PerfSnapshot {
 }
 
 impl Receiver for PerfSnapshot {
-    fn drain<const N: usize>(
-        &mut self,
-        mut visit: impl FnMut(&[u8; N]),
-    ) -> Result<u64, CompareError> {
+    fn drain<const N: usize>(&mut self, mut visit: impl Visit<N>) -> Result<u64> {
         let mut count = 0;
         for (ring, seen) in &mut self.rings {
             if ring.head() == *seen {
@@ -121,8 +117,8 @@ impl Receiver for PerfSnapshot {
         Ok(count)
     }
 
-    fn next<const N: usize>(&mut self, _visit: impl FnMut(&[u8; N])) -> Result<bool, CompareError> {
-        Err(CompareError::Cannot("show one record: it is read as a snapshot"))
+    fn next<const N: usize>(&mut self, _visit: impl Visit<N>) -> Result<bool> {
+        Err(BenchError::Cannot("show one record: it is read as a snapshot"))
     }
 
     #[inline]

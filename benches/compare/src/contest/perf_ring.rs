@@ -1,16 +1,16 @@
-//! The kernel's perf rings, as both of its contestants here use them: one for each processor, in a
+//! The kernel's perf rings, written backwards: one for each processor, in a
 //! map from which a program in the kernel takes that of the processor it runs on.
 
-use crate::CompareError;
 use crate::contest::bpf::number_at;
 use crate::contest::handed::{self, Whose};
-use crate::contest::program::{Loop, Publisher, op};
-use crate::contest::stream::system;
-use crate::contestant::Sender;
+use crate::contest::program::{Loop, ProgramSender, op};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use perfring_bench::bpf::{create_map, insn, map_id, number, open_map, set_entry};
+use perfring_bench::contestant::{Fill, Sender};
+use perfring_bench::error::system;
+use perfring_bench::{BenchError, Result};
 use std::ffi::{c_long, c_void};
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -39,9 +39,8 @@ const WRITE_BACKWARD: u64 = 1 << 27;
 /// A flag of `perf_event_open`.
 const CLOEXEC: c_long = 8;
 
-/// Positions in a ring's first page, in words.
+/// The position in a ring's first page, in words.
 const DATA_HEAD: usize = 1024 / 8;
-const DATA_TAIL: usize = 1032 / 8;
 /// The type of the records in it.
 const RECORD_SAMPLE: u32 = 9;
 /// What precedes a payload: type, flags and size, and the size of what the program passed.
@@ -52,11 +51,6 @@ pub(super) fn processors() -> u32 {
     // SAFETY: it takes no pointers.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     u32::try_from(count).unwrap_or(1).max(1)
-}
-
-/// Returns the size of all rings: each is so many bytes and a page.
-pub(super) fn mapped(data_size: u64) -> u64 {
-    u64::from(processors()) * (data_size + rustix::param::page_size() as u64)
 }
 
 #[repr(C)]
@@ -74,17 +68,6 @@ struct Attributes {
     config1: u64,
 }
 
-/// Whether readers are woken, and the direction of writing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
-    /// Woken by each record.
-    Wake,
-    /// Never woken.
-    Quiet,
-    /// Never woken, and written backwards over old records.
-    Backward,
-}
-
 /// One processor's ring.
 pub(super) struct Ring {
     pub(super) event: OwnedFd,
@@ -97,20 +80,16 @@ pub(super) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    fn open(processor: u32, data_size: u64, mode: Mode) -> Result<Self, CompareError> {
-        let (flags, wakeup) = match mode {
-            Mode::Wake => (0, 1),
-            Mode::Quiet => (WATERMARK, i32::MAX as u32),
-            Mode::Backward => (WATERMARK | WRITE_BACKWARD, i32::MAX as u32),
-        };
+    fn open(processor: u32, data_size: u64) -> Result<Self> {
         let attributes = Attributes {
             kind: TYPE_SOFTWARE,
             size: size_of::<Attributes>() as u32,
             config: SW_BPF_OUTPUT,
             sample_period: 1,
             sample_type: SAMPLE_RAW,
-            flags,
-            wakeup,
+            // Never woken, and written backwards over old records.
+            flags: WATERMARK | WRITE_BACKWARD,
+            wakeup: i32::MAX as u32,
             ..Attributes::default()
         };
         let (anybody, alone, close) = (-1 as c_long, -1 as c_long, CLOEXEC);
@@ -133,12 +112,9 @@ impl Ring {
         let data_size = usize::try_from(data_size).unwrap_or(usize::MAX / 2);
         let len = NonZeroUsize::new(page + data_size).unwrap_or(NonZeroUsize::MIN);
         // A mapping that may not be written to is one that the kernel overwrites.
-        let prot = match mode {
-            Mode::Backward => ProtFlags::PROT_READ,
-            _ => ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
-        };
         // SAFETY: without MAP_FIXED the kernel takes addresses that nothing uses.
-        let base = unsafe { mmap(None, len, prot, MapFlags::MAP_SHARED, &event, 0) };
+        let base =
+            unsafe { mmap(None, len, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, &event, 0) };
         let base = base.map_err(system("mapping a perf ring"))?.cast();
         Ok(Ring { event, base, page, data_size })
     }
@@ -150,14 +126,9 @@ impl Ring {
         unsafe { self.base.cast::<AtomicU64>().add(at).as_ref() }
     }
 
-    /// Returns up to where it was written, or from where, if backwards.
+    /// Returns from where on it was written: backwards.
     pub(super) fn head(&self) -> u64 {
         self.word(DATA_HEAD).load(Ordering::Acquire)
-    }
-
-    /// Releases space. Only for a ring that is not written backwards: that one is mapped read-only.
-    pub(super) fn set_tail(&self, tail: u64) {
-        self.word(DATA_TAIL).store(tail, Ordering::Release);
     }
 
     /// Returns `len` bytes from a position on, at most the size of the area. Uses `whole` if they
@@ -213,7 +184,7 @@ impl Drop for Ring {
 }
 
 /// Pauses or continues the writing of a ring.
-pub(super) fn pause(ring: &Ring, paused: bool) -> Result<(), CompareError> {
+pub(super) fn pause(ring: &Ring, paused: bool) -> Result<()> {
     const PAUSE_OUTPUT: libc::c_ulong = 0x4004_2409;
     // SAFETY: the request takes a number, no pointer.
     let done = unsafe { libc::ioctl(ring.event.as_raw_fd(), PAUSE_OUTPUT, u32::from(paused)) };
@@ -229,17 +200,17 @@ pub struct Held {
 
 /// Creates the map and the rings of all processors, and leaves the rings to the receiver: they
 /// exist from the beginning, also where there is no reader before the end.
-pub(super) fn create(path: &Path, data_size: u64, mode: Mode) -> Result<Held, CompareError> {
+pub(super) fn create(path: &Path, data_size: u64) -> Result<Held> {
     let map = create_map(MAP_TYPE_PERF_EVENT_ARRAY, [4, 4], processors())?;
     let mut rings = Vec::new();
     for processor in 0..processors() {
-        match Ring::open(processor, data_size, mode) {
+        match Ring::open(processor, data_size) {
             Ok(ring) => {
                 set_entry(map.as_fd(), processor, number(ring.event.as_fd()))?;
                 rings.push(ring);
             }
             // A processor that is switched off.
-            Err(CompareError::System { source: Errno::ENODEV, .. }) => {}
+            Err(BenchError::System { source: Errno::ENODEV, .. }) => {}
             Err(error) => return Err(error),
         }
     }
@@ -250,17 +221,14 @@ pub(super) fn create(path: &Path, data_size: u64, mode: Mode) -> Result<Held, Co
 }
 
 /// Returns the rings, each with a position: none yet.
-pub(super) fn rings(path: &Path, index: usize) -> Result<Vec<(Ring, u64)>, CompareError> {
+pub(super) fn rings(path: &Path, index: usize) -> Result<Vec<(Ring, u64)>> {
     let rings: Vec<Ring> = handed::take(path, Whose::Receiver(index))?;
     Ok(rings.into_iter().map(|ring| (ring, 0)).collect())
 }
 
 /// Returns the program that writes to the rings of a map, and the map in which it assembles what
 /// its stack does not hold.
-pub(super) fn publisher(
-    path: &Path,
-    payload: usize,
-) -> Result<(Publisher, Option<OwnedFd>), CompareError> {
+pub(super) fn publisher(path: &Path, payload: usize) -> Result<(ProgramSender, Option<OwnedFd>)> {
     let map = open_map(number_at(path)?)?;
     let scratch = if payload > ON_STACK {
         Some(create_map(MAP_TYPE_ARRAY, [4, payload as u32], processors())?)
@@ -288,15 +256,15 @@ pub(super) fn publisher(
     code.push(insn(op::MOVE_IMM, 5, 0, 0, payload as i32));
     code.push(insn(op::CALL, 0, 0, 0, PERF_EVENT_OUTPUT));
     code.end_if(op::JUMP_UNLESS_IMM, 0, 0);
-    Ok((Publisher::load(&code.finish(), payload)?, scratch))
+    Ok((ProgramSender::load(&code.finish(), payload)?, scratch))
 }
 
 /// Checks whether all of it is available here.
-pub(super) fn check(mode: Mode) -> Result<(), String> {
+pub(super) fn check() -> Result<(), String> {
     let try_all = || {
         let path =
             PathBuf::from("/dev/shm").join(format!("perfring-probe-{}", nix::unistd::getpid()));
-        let held = create(&path, rustix::param::page_size() as u64, mode)?;
+        let held = create(&path, rustix::param::page_size() as u64)?;
         publisher(&path, 8)?;
         drop(held);
         Ok(())
@@ -304,17 +272,16 @@ pub(super) fn check(mode: Mode) -> Result<(), String> {
     try_all().map_err(crate::contest::bpf::privileges)
 }
 
-/// The sender of each of the contestants.
+/// The sender, and the map in which its program assembles a long record.
 pub struct PerfSender {
-    publisher: Publisher,
+    publisher: ProgramSender,
     _scratch: Option<OwnedFd>,
-    payload: usize,
 }
 
 impl PerfSender {
-    pub(super) fn new(path: &Path, payload: usize) -> Result<Self, CompareError> {
+    pub(super) fn new(path: &Path, payload: usize) -> Result<Self> {
         let (publisher, scratch) = publisher(path, payload)?;
-        Ok(PerfSender { publisher, _scratch: scratch, payload })
+        Ok(PerfSender { publisher, _scratch: scratch })
     }
 }
 
@@ -323,23 +290,12 @@ impl Sender for PerfSender {
     fn send<const N: usize>(
         &mut self,
         numbers: std::ops::Range<u64>,
-        _fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<(), CompareError> {
-        if N != self.payload {
-            return Err(CompareError::Cannot("send records of another length"));
-        }
-        self.publisher.send(numbers)
+        fill: impl Fill<N>,
+    ) -> Result<()> {
+        self.publisher.send(numbers, fill)
     }
 
-    #[inline]
-    fn offer<const N: usize>(
-        &mut self,
-        number: u64,
-        _fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<bool, CompareError> {
-        if N != self.payload {
-            return Err(CompareError::Cannot("send records of another length"));
-        }
-        Ok(self.publisher.try_send(number..number + 1)? > 0)
+    fn offer<const N: usize>(&mut self, number: u64, fill: impl Fill<N>) -> Result<bool> {
+        self.publisher.offer(number, fill)
     }
 }

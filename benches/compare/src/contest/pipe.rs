@@ -1,15 +1,17 @@
 //! A named pipe. It carries bytes, so both ends agree on the length of a record, and many records
 //! are written by one `write` and read by one `read`.
 
-use crate::CompareError;
-use crate::contest::stream::{CHUNK, Inbox, Outbox, sleep_until_readable, system};
-use crate::contest::waits::Polls;
-use crate::contestant::{About, Can, Contestant, Location, Receiver, Sender, Setup};
+use crate::contest::stream::{CHUNK, Inbox, Outbox, sleep_until_readable};
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::libc;
 use nix::sys::stat::Mode;
 use nix::unistd::{mkfifo, unlink};
-use perfring_bench::contest::Waits;
+use perfring_bench::contestant::{
+    About, Can, Contestant, Fill, Location, Receiver, Sender, Setup, Visit,
+};
+use perfring_bench::error::system;
+use perfring_bench::waits::Waits;
+use perfring_bench::{BenchError, Result};
 use rustix::io::ioctl_fionread;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -17,18 +19,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A pipe with as many records per `write` as fit, or, if `EACH`, one record per `write`: only then
-/// can the reader see each before the next is begun.
-pub struct PipeOf<const EACH: bool>;
 /// A pipe, many records a `write`.
-pub type Pipe = PipeOf<false>;
-/// A pipe, one record a `write`.
-pub type PipeEach = PipeOf<true>;
+pub struct Pipe;
 
 const PAGE: usize = 4096;
 
 /// Makes a pipe hold as much as was requested, or as the user may have. Returns its size.
-fn widen(pipe: &impl AsFd, data_size: u64) -> Result<i32, CompareError> {
+fn widen(pipe: &impl AsFd, data_size: u64) -> Result<i32> {
     let wanted = i32::try_from(data_size).unwrap_or(i32::MAX);
     let most = std::fs::read_to_string("/proc/sys/fs/pipe-max-size").unwrap_or_default();
     let most: i32 = most.trim().parse().unwrap_or(wanted);
@@ -41,21 +38,14 @@ fn widen(pipe: &impl AsFd, data_size: u64) -> Result<i32, CompareError> {
 }
 
 /// Returns the size that a pipe gets here, by `F_GETPIPE_SZ`.
-fn size(setup: &Setup) -> Result<i32, CompareError> {
+fn size(setup: &Setup) -> Result<i32> {
     let (read, _write) = nix::unistd::pipe().map_err(system("pipe"))?;
     widen(&read, setup.data_size)
 }
 
-/// Bytes of one `write`.
-fn chunk(setup: &Setup, each: bool) -> usize {
-    if each {
-        1
-    } else if setup.senders > 1 {
-        // Longer ones of several senders may be interleaved.
-        libc::PIPE_BUF
-    } else {
-        CHUNK
-    }
+/// Bytes of one `write`: longer ones of several senders may be interleaved.
+fn chunk(setup: &Setup) -> usize {
+    if setup.senders > 1 { libc::PIPE_BUF } else { CHUNK }
 }
 
 /// The pipe, held open, so that it never reports its end.
@@ -71,7 +61,7 @@ impl Drop for Held {
     }
 }
 
-impl<const EACH: bool> Contestant for PipeOf<EACH> {
+impl Contestant for Pipe {
     type Sender = PipeSender;
     type Receiver = PipeReceiver;
     type Held = Held;
@@ -91,15 +81,15 @@ impl<const EACH: bool> Contestant for PipeOf<EACH> {
     fn about(setup: &Setup) -> About {
         let size = size(setup);
         let size = size.map_or_else(|error| error.to_string(), |size| format!("{size} bytes"));
-        let batch = (chunk(setup, EACH) / setup.payload.max(1)).max(1);
+        let batch = (chunk(setup) / setup.payload.max(1)).max(1);
         About {
-            name: if EACH { "pipe_each" } else { "pipe" },
+            name: "pipe",
             version: "kernel".into(),
             location: Location::Processes,
             settings: format!(
                 "FIFO of {size}, O_NONBLOCK, up to {batch} records a write, reads of {CHUNK} bytes"
             ),
-            waits: Polls::or_asleep(setup, "asleep in poll"),
+            waits: setup.polls_or("asleep in poll"),
         }
     }
 
@@ -107,9 +97,9 @@ impl<const EACH: bool> Contestant for PipeOf<EACH> {
         u64::try_from(size(setup).ok()?).ok()
     }
 
-    fn create(path: &Path, setup: &Setup) -> Result<Held, CompareError> {
+    fn create(path: &Path, setup: &Setup) -> Result<Held> {
         if setup.senders > 1 && setup.payload > libc::PIPE_BUF {
-            return Err(CompareError::Cannot(
+            return Err(BenchError::Cannot(
                 "keep records over 4096 bytes of several senders whole",
             ));
         }
@@ -121,15 +111,15 @@ impl<const EACH: bool> Contestant for PipeOf<EACH> {
         Ok(held)
     }
 
-    fn sender(path: &Path, setup: &Setup, _index: usize) -> Result<PipeSender, CompareError> {
+    fn sender(path: &Path, setup: &Setup, _index: usize) -> Result<PipeSender> {
         let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let pipe = open(path, flags, Mode::empty()).map_err(system("opening a pipe"))?;
         let size = fcntl(&pipe, FcntlArg::F_GETPIPE_SZ).map_err(system("F_GETPIPE_SZ"))?;
-        let outbox = Outbox::new(chunk(setup, EACH), setup.payload);
+        let outbox = Outbox::new(chunk(setup), setup.payload);
         Ok(PipeSender { pipe, outbox, pages: size as usize / PAGE })
     }
 
-    fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<PipeReceiver, CompareError> {
+    fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<PipeReceiver> {
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let pipe = open(path, flags, Mode::empty()).map_err(system("opening a pipe"))?;
         let inbox = Inbox::new(setup.payload);
@@ -147,19 +137,11 @@ pub struct PipeSender {
 
 impl Sender for PipeSender {
     #[inline(always)]
-    fn send<const N: usize>(
-        &mut self,
-        numbers: Range<u64>,
-        fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<(), CompareError> {
+    fn send<const N: usize>(&mut self, numbers: Range<u64>, fill: impl Fill<N>) -> Result<()> {
         self.outbox.send(&self.pipe, numbers, fill).map_err(system("writing to a pipe"))
     }
 
-    fn offer<const N: usize>(
-        &mut self,
-        number: u64,
-        fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<bool, CompareError> {
+    fn offer<const N: usize>(&mut self, number: u64, fill: impl Fill<N>) -> Result<bool> {
         // A short one is written completely or not at all. A longer one might be written in part:
         // it is only begun if there is room however the earlier ones are spread over their pages.
         if N > libc::PIPE_BUF {
@@ -182,10 +164,7 @@ pub struct PipeReceiver {
 
 impl Receiver for PipeReceiver {
     #[inline(always)]
-    fn drain<const N: usize>(
-        &mut self,
-        mut visit: impl FnMut(&[u8; N]),
-    ) -> Result<u64, CompareError> {
+    fn drain<const N: usize>(&mut self, mut visit: impl Visit<N>) -> Result<u64> {
         let mut count = 0;
         while self.inbox.fetch(&self.pipe, N).map_err(system("reading from a pipe"))? {
             count += self.inbox.show(usize::MAX, &mut visit);
@@ -194,7 +173,7 @@ impl Receiver for PipeReceiver {
     }
 
     #[inline(always)]
-    fn next<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<bool, CompareError> {
+    fn next<const N: usize>(&mut self, visit: impl Visit<N>) -> Result<bool> {
         self.inbox.fetch(&self.pipe, N).map_err(system("reading from a pipe"))?;
         Ok(self.inbox.show(1, visit) > 0)
     }
@@ -206,10 +185,10 @@ impl Receiver for PipeReceiver {
         self.waits.wait(|| inbox.borrow_mut().fetch(pipe, self.payload).unwrap_or(true));
     }
 
-    fn sleep(&mut self, timeout: Duration) -> Result<(), CompareError> {
+    fn sleep(&mut self, timeout: Duration) -> Result<()> {
         if self.inbox.has(self.payload) {
             return Ok(());
         }
-        sleep_until_readable([self.pipe.as_fd()].into_iter(), timeout)
+        sleep_until_readable([self.pipe.as_fd()].into_iter(), timeout).map(drop)
     }
 }

@@ -3,10 +3,10 @@
 //!
 //! Such a program writes the same bytes as [`perfring_bench::payload::fill`], which it cannot call.
 
-use crate::CompareError;
-use perfring_bench::BenchError;
 use perfring_bench::bpf::{Program, insn};
+use perfring_bench::contestant::{Fill, Sender};
 use perfring_bench::payload::SPREAD;
+use perfring_bench::{BenchError, Result};
 use std::hint::spin_loop;
 use std::ops::Range;
 
@@ -133,30 +133,40 @@ pub fn block(payload: usize) -> usize {
     (WALK / (payload / 8 + 32)).min(BLOCK)
 }
 
-/// A program that publishes until there is no room, and returns how many it has published.
-pub struct Publisher {
+/// The writing end of the kernel's contestants: a program that fills and publishes records until there
+/// is no room, and returns how many it has published.
+pub struct ProgramSender {
     program: Program,
-    block: u64,
+    payload: usize,
 }
 
-impl Publisher {
+impl ProgramSender {
     /// Loads a program built by [`Loop`].
     ///
     /// # Errors
     /// The kernel's.
-    pub fn load(code: &[u64], payload: usize) -> Result<Self, CompareError> {
-        Ok(Publisher { program: Program::load(code)?, block: block(payload) as u64 })
+    pub fn load(code: &[u64], payload: usize) -> Result<Self> {
+        Ok(ProgramSender { program: Program::load(code)?, payload })
     }
 
-    /// Publishes these numbers, and waits for room.
-    ///
-    /// # Errors
-    /// The kernel's.
+    /// Publishes as many of these numbers as there is room for, and at most as many as one run
+    /// does.
     #[inline]
-    pub fn send(&self, numbers: Range<u64>) -> Result<(), CompareError> {
+    fn publish<const N: usize>(&self, numbers: Range<u64>) -> Result<u64> {
+        if N != self.payload {
+            return Err(BenchError::Cannot("send records of another length"));
+        }
+        let count = (numbers.end - numbers.start).min(block(N) as u64);
+        Ok(self.program.run(&[numbers.start, count])?.into())
+    }
+}
+
+impl Sender for ProgramSender {
+    #[inline]
+    fn send<const N: usize>(&mut self, numbers: Range<u64>, _fill: impl Fill<N>) -> Result<()> {
         let (mut next, mut polls) = (numbers.start, 0u32);
         while next < numbers.end {
-            let published = self.try_send(next..numbers.end)?;
+            let published = self.publish::<N>(next..numbers.end)?;
             next += published;
             if published == 0 {
                 spin_loop();
@@ -170,14 +180,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Publishes as many of these numbers as there is room for, and at most as many as one run
-    /// does.
-    ///
-    /// # Errors
-    /// The kernel's.
     #[inline]
-    pub fn try_send(&self, numbers: Range<u64>) -> Result<u64, BenchError> {
-        let count = (numbers.end - numbers.start).min(self.block);
-        Ok(self.program.run(&[numbers.start, count])?.into())
+    fn offer<const N: usize>(&mut self, number: u64, _fill: impl Fill<N>) -> Result<bool> {
+        Ok(self.publish::<N>(number..number + 1)? > 0)
     }
 }

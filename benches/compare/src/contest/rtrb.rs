@@ -1,13 +1,14 @@
 //! The crate rtrb, between threads: chunks of slots are written and read in place.
 
-use crate::CompareError;
 use crate::contest::handed::{self, Held, Whose};
 use crate::contest::slots::{Slot, aligned};
-use crate::contest::waits::Polls;
-use crate::contest::waits::wait_until;
-use crate::contestant::{About, Can, Contestant, Location, Receiver, Sender, Setup};
-use perfring_bench::contest::Waits;
+use perfring_bench::contestant::{
+    About, Can, Contestant, Fill, Location, Receiver, Sender, Setup, Visit,
+};
 use perfring_bench::payload::sized;
+use perfring_bench::waits::Room;
+use perfring_bench::waits::Waits;
+use perfring_bench::{BenchError, Result};
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::any::Any;
 use std::ops::Range;
@@ -30,9 +31,9 @@ trait End: Any + Send {
 
 /// Returns the end as one with slots of a known length.
 #[inline(always)]
-fn of<T: Any>(end: &mut dyn End) -> Result<&mut T, CompareError> {
+fn of<T: Any>(end: &mut dyn End) -> Result<&mut T> {
     let end: &mut dyn Any = end;
-    end.downcast_mut().ok_or(CompareError::Cannot("take records of another length"))
+    end.downcast_mut().ok_or(BenchError::Cannot("take records of another length"))
 }
 
 /// Returns the slots of a queue of so many bytes.
@@ -89,11 +90,11 @@ impl Contestant for Rtrb {
                 "{slots} slots, chunks written and read in place, up to {} a chunk",
                 chunk(slots)
             ),
-            waits: Polls::about(setup.pace),
+            waits: setup.pace.polls(),
         }
     }
 
-    fn create(path: &Path, setup: &Setup) -> Result<Held, CompareError> {
+    fn create(path: &Path, setup: &Setup) -> Result<Held> {
         let held = Held::new(path);
         let slots = slots(setup.data_size, setup.payload);
         sized!(setup.payload, N => {
@@ -103,12 +104,12 @@ impl Contestant for Rtrb {
         Ok(held)
     }
 
-    fn sender(path: &Path, setup: &Setup, index: usize) -> Result<RtrbSender, CompareError> {
+    fn sender(path: &Path, setup: &Setup, index: usize) -> Result<RtrbSender> {
         let chunk = chunk(slots(setup.data_size, setup.payload));
         Ok(RtrbSender { end: handed::take(path, Whose::Sender(index))?, chunk })
     }
 
-    fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<RtrbReceiver, CompareError> {
+    fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<RtrbReceiver> {
         let end = handed::take(path, Whose::Receiver(index))?;
         Ok(RtrbReceiver { end, waits: Waits::new(setup.pace) })
     }
@@ -125,16 +126,21 @@ impl RtrbSender {
     fn send_as<A: Copy + Send + 'static, const N: usize>(
         &mut self,
         numbers: Range<u64>,
-        mut fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<(), CompareError> {
+        mut fill: impl Fill<N>,
+    ) -> Result<()> {
         let producer = of::<Producer<Slot<A, N>>>(&mut *self.end)?;
-        let mut next = numbers.start;
+        let (mut next, mut room) = (numbers.start, Room::default());
         while next < numbers.end {
             let most = self.chunk.min(usize::try_from(numbers.end - next).unwrap_or(usize::MAX));
-            let free = |slots: usize| (slots > 0).then_some(slots.min(most));
             // The cached progress of the reader first: a poll costs a transfer.
-            let count = free(producer.cached_slots())
-                .unwrap_or_else(|| wait_until(|| free(producer.slots())));
+            let mut free = producer.cached_slots();
+            while free == 0 {
+                free = producer.slots();
+                if free == 0 {
+                    room.wait();
+                }
+            }
+            let count = free.min(most);
             let Ok(mut chunk) = producer.write_chunk_uninit(count) else { continue };
             let (first, second) = chunk.as_mut_slices();
             for (slot, number) in first.iter_mut().chain(second).zip(next..) {
@@ -152,19 +158,11 @@ impl RtrbSender {
 
 impl Sender for RtrbSender {
     #[inline(always)]
-    fn send<const N: usize>(
-        &mut self,
-        numbers: Range<u64>,
-        fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<(), CompareError> {
+    fn send<const N: usize>(&mut self, numbers: Range<u64>, fill: impl Fill<N>) -> Result<()> {
         aligned!(N, A => self.send_as::<A, N>(numbers, fill))
     }
 
-    fn offer<const N: usize>(
-        &mut self,
-        number: u64,
-        fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<bool, CompareError> {
+    fn offer<const N: usize>(&mut self, number: u64, fill: impl Fill<N>) -> Result<bool> {
         let full = aligned!(N, A => of::<Producer<Slot<A, N>>>(&mut *self.end)?.is_full());
         if !full {
             self.send::<N>(number..number + 1, fill)?;
@@ -184,8 +182,8 @@ impl RtrbReceiver {
     fn show<A: Copy + Send + 'static, const N: usize>(
         &mut self,
         most: usize,
-        mut visit: impl FnMut(&[u8; N]),
-    ) -> Result<u64, CompareError> {
+        mut visit: impl Visit<N>,
+    ) -> Result<u64> {
         let consumer = of::<Consumer<Slot<A, N>>>(&mut *self.end)?;
         let count = consumer.slots().min(most);
         let Ok(chunk) = consumer.read_chunk(count) else { return Ok(0) };
@@ -200,12 +198,12 @@ impl RtrbReceiver {
 
 impl Receiver for RtrbReceiver {
     #[inline(always)]
-    fn drain<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<u64, CompareError> {
+    fn drain<const N: usize>(&mut self, visit: impl Visit<N>) -> Result<u64> {
         aligned!(N, A => self.show::<A, N>(usize::MAX, visit))
     }
 
     #[inline(always)]
-    fn next<const N: usize>(&mut self, visit: impl FnMut(&[u8; N])) -> Result<bool, CompareError> {
+    fn next<const N: usize>(&mut self, visit: impl Visit<N>) -> Result<bool> {
         aligned!(N, A => self.show::<A, N>(1, visit)).map(|count| count > 0)
     }
 

@@ -1,12 +1,16 @@
 //! shmem-ipc: a ring of fixed items between two processes that need not trust each other.
 
-use crate::CompareError;
 use crate::contest::slots::{Erased, slots};
-use crate::contest::waits::{Polls, Room, until};
-use crate::contestant::{About, Can, Contestant, Location, Receiver, Sender, Setup, failed};
+use crate::contest::stream::sleep_until_readable;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
-use perfring_bench::contest::Waits;
-use perfring_bench::{BenchError, payload::sized};
+use perfring_bench::Result;
+use perfring_bench::contestant::{
+    About, Can, Contestant, Fill, Location, Receiver, Sender, Setup, Visit,
+};
+use perfring_bench::error::{failed, system};
+use perfring_bench::payload::sized;
+use perfring_bench::waits::Waits;
+use perfring_bench::waits::{Room, until};
 use shmem_ipc::sharedring;
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut, Read};
@@ -51,12 +55,12 @@ impl Contestant for ShmemIpc {
     fn about(setup: &Setup) -> About {
         let count = slots(setup.data_size, setup.payload);
         let batch = batch(usize::try_from(count).unwrap_or(usize::MAX));
-        let (signals, waits) = if setup.sleeping {
-            ("send_raw, which signals an eventfd when the ring was empty", "poll on that eventfd")
+        let signals = if setup.sleeping {
+            "send_raw, which signals an eventfd when the ring was empty"
         } else {
-            ("sender_mut() and receiver_mut(): no signals", "")
+            "sender_mut() and receiver_mut(): no signals"
         };
-        let waits = if setup.sleeping { waits.to_owned() } else { Polls::about(setup.pace) };
+        let waits = setup.polls_or("poll on that eventfd");
         let settings = format!(
             "{count} items of {} bytes in a memfd, up to {batch} a call, written and read in \
              place, {signals}",
@@ -66,36 +70,32 @@ impl Contestant for ShmemIpc {
         About { name: NAME, version, location: Location::Processes, settings, waits }
     }
 
-    fn create(path: &Path, setup: &Setup) -> Result<Server, CompareError> {
+    fn create(path: &Path, setup: &Setup) -> Result<Server> {
         if setup.senders > 1 || setup.receivers > 1 || setup.overwrite {
             return Err(failed(NAME)("one sender, one receiver, nothing lost"));
         }
         let capacity = capacity(setup);
-        let files = sized!(setup.payload, N => Ok::<_, BenchError>(ring::<N>(capacity)))??;
+        let files = sized!(setup.payload, N => ring::<N>(capacity))?;
         Server::start(path, files)
     }
 
-    fn sender(path: &Path, setup: &Setup, _: usize) -> Result<ItemSender, CompareError> {
+    fn sender(path: &Path, setup: &Setup, _: usize) -> Result<ItemSender> {
         let [memory, empty, full] = fetch(path)?;
         let capacity = capacity(setup);
-        let end = sized!(setup.payload, N => Ok::<_, BenchError>(
-            sharedring::Sender::<[u8; N]>::open(capacity, memory, empty, full)
+        let end = sized!(setup.payload, N => sharedring::Sender::<[u8; N]>::open(capacity, memory, empty, full)
                 .map(Erased::new)
-                .map_err(failed(NAME))
-        ))??;
+                .map_err(failed(NAME)))?;
         let (room, batch, signals) = (Room::default(), batch(capacity), setup.sleeping);
         Ok(ItemSender { end, room, batch, signals })
     }
 
-    fn receiver(path: &Path, setup: &Setup, _: usize) -> Result<ItemReceiver, CompareError> {
+    fn receiver(path: &Path, setup: &Setup, _: usize) -> Result<ItemReceiver> {
         let [memory, empty, full] = fetch(path)?;
         let signal = empty.try_clone()?;
         let capacity = capacity(setup);
-        let (end, behind) = sized!(setup.payload, N => Ok::<_, BenchError>(
-            sharedring::Receiver::<[u8; N]>::open(capacity, memory, empty, full)
+        let (end, behind) = sized!(setup.payload, N => sharedring::Receiver::<[u8; N]>::open(capacity, memory, empty, full)
                 .map(|end| (Erased::new(end), is_behind::<N> as fn(&mut Erased) -> bool))
-                .map_err(failed(NAME))
-        ))??;
+                .map_err(failed(NAME)))?;
         Ok(ItemReceiver {
             end,
             behind,
@@ -111,7 +111,7 @@ fn capacity(setup: &Setup) -> usize {
 }
 
 /// Creates a ring, and keeps only its descriptors.
-fn ring<const N: usize>(capacity: usize) -> Result<[File; 3], CompareError> {
+fn ring<const N: usize>(capacity: usize) -> Result<[File; 3]> {
     let ring = sharedring::Receiver::<[u8; N]>::new(capacity).map_err(failed(NAME))?;
     let memory = ring.memfd().as_file().try_clone()?;
     Ok([memory, ring.empty_signal().try_clone()?, ring.full_signal().try_clone()?])
@@ -134,11 +134,7 @@ pub struct ItemSender {
 impl ItemSender {
     /// Writes as many records as there is room for, up to a batch. Returns how many.
     #[inline(always)]
-    fn put<const N: usize>(
-        &mut self,
-        numbers: Range<u64>,
-        fill: &mut impl FnMut(&mut [u8; N], u64),
-    ) -> Result<u64, CompareError> {
+    fn put<const N: usize>(&mut self, numbers: Range<u64>, fill: &mut impl Fill<N>) -> Result<u64> {
         let ring = self.end.get::<sharedring::Sender<[u8; N]>>()?;
         let (batch, mut sent) = (self.batch, 0);
         let write = |items: *mut [u8; N], room: usize| {
@@ -164,8 +160,8 @@ impl Sender for ItemSender {
     fn send<const N: usize>(
         &mut self,
         mut numbers: Range<u64>,
-        mut fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<(), CompareError> {
+        mut fill: impl Fill<N>,
+    ) -> Result<()> {
         while !numbers.is_empty() {
             let sent = self.put(numbers.clone(), &mut fill)?;
             if sent == 0 {
@@ -177,11 +173,7 @@ impl Sender for ItemSender {
     }
 
     #[inline(always)]
-    fn offer<const N: usize>(
-        &mut self,
-        number: u64,
-        mut fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<bool, CompareError> {
+    fn offer<const N: usize>(&mut self, number: u64, mut fill: impl Fill<N>) -> Result<bool> {
         Ok(self.put(number..number + 1, &mut fill)? == 1)
     }
 }
@@ -197,11 +189,7 @@ pub struct ItemReceiver {
 
 impl ItemReceiver {
     #[inline(always)]
-    fn take<const N: usize>(
-        &mut self,
-        limit: usize,
-        visit: &mut impl FnMut(&[u8; N]),
-    ) -> Result<u64, CompareError> {
+    fn take<const N: usize>(&mut self, limit: usize, visit: &mut impl Visit<N>) -> Result<u64> {
         let ring = self.end.get::<sharedring::Receiver<[u8; N]>>()?;
         let mut taken = 0;
         let read = |items: *const [u8; N], there: usize| {
@@ -220,10 +208,7 @@ impl ItemReceiver {
 
 impl Receiver for ItemReceiver {
     #[inline(always)]
-    fn drain<const N: usize>(
-        &mut self,
-        mut visit: impl FnMut(&[u8; N]),
-    ) -> Result<u64, CompareError> {
+    fn drain<const N: usize>(&mut self, mut visit: impl Visit<N>) -> Result<u64> {
         let mut total = 0;
         loop {
             let taken = self.take(self.batch, &mut visit)?;
@@ -235,10 +220,7 @@ impl Receiver for ItemReceiver {
     }
 
     #[inline(always)]
-    fn next<const N: usize>(
-        &mut self,
-        mut visit: impl FnMut(&[u8; N]),
-    ) -> Result<bool, CompareError> {
+    fn next<const N: usize>(&mut self, mut visit: impl Visit<N>) -> Result<bool> {
         Ok(self.take(1, &mut visit)? == 1)
     }
 
@@ -248,18 +230,11 @@ impl Receiver for ItemReceiver {
         self.waits.wait(|| behind(&mut end.borrow_mut()));
     }
 
-    fn sleep(&mut self, timeout: Duration) -> Result<(), CompareError> {
+    fn sleep(&mut self, timeout: Duration) -> Result<()> {
         if (self.behind)(&mut self.end) {
             return Ok(());
         }
-        let mut fds = [nix::poll::PollFd::new(self.signal.as_fd(), nix::poll::PollFlags::POLLIN)];
-        let timeout =
-            nix::poll::PollTimeout::try_from(timeout).unwrap_or(nix::poll::PollTimeout::MAX);
-        let ready = match nix::poll::poll(&mut fds, timeout) {
-            Err(nix::errno::Errno::EINTR) => 0,
-            other => other.map_err(|source| CompareError::System { what: "poll", source })?,
-        };
-        if ready > 0 {
+        if sleep_until_readable([self.signal.as_fd()].into_iter(), timeout)? {
             // Consumes the signal, as its own block_until_readable does.
             self.signal.read_exact(&mut [0; 8])?;
         }
@@ -275,7 +250,7 @@ pub struct Server {
 }
 
 impl Server {
-    fn start(path: &Path, files: [File; 3]) -> Result<Self, CompareError> {
+    fn start(path: &Path, files: [File; 3]) -> Result<Self> {
         let listener = UnixListener::bind(path)?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -310,18 +285,17 @@ impl Drop for Server {
 }
 
 /// Requests the descriptors.
-fn fetch(path: &Path) -> Result<[File; 3], CompareError> {
+fn fetch(path: &Path) -> Result<[File; 3]> {
     let stream =
         until(NAME, "no process provides its descriptors", || Ok(UnixStream::connect(path).ok()))?;
     let mut byte = [0; 1];
     let mut bytes = [IoSliceMut::new(&mut byte)];
     let mut space = nix::cmsg_space!([std::os::fd::RawFd; 3]);
     let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-    let what = "recvmsg";
     let message = recvmsg::<()>(stream.as_raw_fd(), &mut bytes, Some(&mut space), flags)
-        .map_err(|source| CompareError::System { what, source })?;
+        .map_err(system("recvmsg"))?;
     let mut files = Vec::new();
-    for rights in message.cmsgs().map_err(|source| CompareError::System { what, source })? {
+    for rights in message.cmsgs().map_err(system("recvmsg"))? {
         if let ControlMessageOwned::ScmRights(fds) = rights {
             // SAFETY: the kernel has just created them for this process, and nothing else uses
             // them.

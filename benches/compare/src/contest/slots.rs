@@ -1,6 +1,6 @@
 //! Slots of one length, which is a constant in this crate's code and a run-time value in a setup.
 
-use crate::CompareError;
+use perfring_bench::{BenchError, Result};
 use std::any::Any;
 
 /// Returns how many slots a ring of fixed slots gets: a power of two, at least two.
@@ -19,14 +19,14 @@ impl Erased {
 
     /// Returns it as its type.
     #[inline(always)]
-    pub(crate) fn get<T: Any>(&mut self) -> Result<&mut T, CompareError> {
+    pub(crate) fn get<T: Any>(&mut self) -> Result<&mut T> {
         self.0.downcast_mut().ok_or_else(other_payload)
     }
 }
 
 #[cold]
-fn other_payload() -> CompareError {
-    CompareError::Usage("an end made for another payload".to_owned())
+fn other_payload() -> BenchError {
+    BenchError::Usage("an end made for another payload".to_owned())
 }
 
 /// A slot with a record. It begins at a cache line, if `A` is a [`Line`].

@@ -1,9 +1,11 @@
 //! What contestants with descriptors share: waits for room, and records in a stream of bytes.
 
-use crate::CompareError;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{read, write};
+use perfring_bench::Result;
+use perfring_bench::contestant::{Fill, Visit};
+use perfring_bench::error::system;
 use std::hint::spin_loop;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,11 +18,6 @@ pub const CHUNK: usize = 64 << 10;
 /// Polls of a sender that waits for room. Each is a system call, so it yields its core more often
 /// than one that polls memory.
 const POLLS: u32 = 64;
-
-/// Wraps a system error.
-pub fn system(what: &'static str) -> impl Fn(Errno) -> CompareError {
-    move |source| CompareError::System { what, source }
-}
 
 /// Returns the result of a call that does not wait, or `None` where it would have to wait.
 #[inline(always)]
@@ -49,21 +46,22 @@ pub fn wait_until<T>(mut attempt: impl FnMut() -> Result<Option<T>, Errno>) -> R
     }
 }
 
-/// Sleeps until one of them is readable, or for so long.
+/// Sleeps until one of them is readable, or for so long. Returns whether one is.
 ///
 /// # Errors
 /// See `poll(2)`.
 pub fn sleep_until_readable<'fd>(
     fds: impl Iterator<Item = BorrowedFd<'fd>>,
     timeout: Duration,
-) -> Result<(), CompareError> {
+) -> Result<bool> {
     let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
     // A millisecond at least: zero would be a poll.
     let timeout = timeout.max(Duration::from_millis(1));
     let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
     match poll(&mut fds, timeout) {
-        Ok(_) | Err(Errno::EINTR) => Ok(()),
-        Err(source) => Err(CompareError::System { what: "poll", source }),
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::EINTR) => Ok(false),
+        Err(error) => Err(system("poll")(error)),
     }
 }
 
@@ -106,7 +104,7 @@ impl Outbox {
         &mut self,
         fd: &impl AsFd,
         numbers: Range<u64>,
-        mut fill: impl FnMut(&mut [u8; N], u64),
+        mut fill: impl Fill<N>,
     ) -> Result<(), Errno> {
         let at_once = (self.chunk / N).max(1) as u64;
         let mut next = numbers.start;
@@ -135,7 +133,7 @@ impl Outbox {
         &mut self,
         fd: &impl AsFd,
         number: u64,
-        mut fill: impl FnMut(&mut [u8; N], u64),
+        mut fill: impl Fill<N>,
     ) -> Result<bool, Errno> {
         let Some(slot) = bytes_mut(&mut self.buffer).first_chunk_mut() else { return Ok(false) };
         fill(slot, number);
@@ -190,7 +188,7 @@ impl Inbox {
 
     /// Passes all complete records to `visit`, or only the next one. Returns how many.
     #[inline(always)]
-    pub fn show<const N: usize>(&mut self, most: usize, mut visit: impl FnMut(&[u8; N])) -> u64 {
+    pub fn show<const N: usize>(&mut self, most: usize, mut visit: impl Visit<N>) -> u64 {
         let (records, _) = bytes(&self.buffer)[self.from..self.to].as_chunks::<N>();
         let records = &records[..records.len().min(most)];
         for record in records {

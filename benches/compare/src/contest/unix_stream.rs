@@ -1,16 +1,18 @@
 //! A Unix domain socket of bytes: as with a pipe, many records are written by one `write`.
 
-use crate::CompareError;
 use crate::contest::handed::{self, Held, Whose};
-use crate::contest::stream::{CHUNK, Inbox, Outbox, sleep_until_readable, system};
-use crate::contest::waits::Polls;
-use crate::contestant::{About, Can, Contestant, Location, Receiver, Sender, Setup};
+use crate::contest::stream::{CHUNK, Inbox, Outbox, sleep_until_readable};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, accept4, bind, connect, getsockopt,
     listen, setsockopt, socket, sockopt,
 };
-use perfring_bench::contest::Waits;
+use perfring_bench::contestant::{
+    About, Can, Contestant, Fill, Location, Receiver, Sender, Setup, Visit,
+};
+use perfring_bench::error::system;
+use perfring_bench::waits::Waits;
+use perfring_bench::{BenchError, Result};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -23,12 +25,12 @@ const WHOLE: usize = 32 << 10;
 /// A byte socket; each sender has one of its own.
 pub struct UnixStream;
 
-fn make(kind: SockType) -> Result<OwnedFd, CompareError> {
+fn make(kind: SockType) -> Result<OwnedFd> {
     socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None).map_err(system("socket"))
 }
 
 /// Listens at a path for as many senders; leaves the socket to the first receiver.
-pub(super) fn listen_at(path: &Path, setup: &Setup, kind: SockType) -> Result<Held, CompareError> {
+fn listen_at(path: &Path, setup: &Setup, kind: SockType) -> Result<Held> {
     let address = UnixAddr::new(path).map_err(system("a socket's path"))?;
     let listener = make(kind)?;
     bind(listener.as_raw_fd(), &address).map_err(system("bind"))?;
@@ -41,11 +43,7 @@ pub(super) fn listen_at(path: &Path, setup: &Setup, kind: SockType) -> Result<He
 }
 
 /// Accepts a connection from every sender. Waits for them.
-pub(super) fn accept_all(
-    path: &Path,
-    setup: &Setup,
-    index: usize,
-) -> Result<Vec<OwnedFd>, CompareError> {
+fn accept_all(path: &Path, setup: &Setup, index: usize) -> Result<Vec<OwnedFd>> {
     let listener: OwnedFd = handed::take(path, Whose::Receiver(index))?;
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     (0..setup.senders)
@@ -58,11 +56,7 @@ pub(super) fn accept_all(
 }
 
 /// Connects, with room for so many bytes.
-pub(super) fn connect_to(
-    path: &Path,
-    setup: &Setup,
-    kind: SockType,
-) -> Result<OwnedFd, CompareError> {
+fn connect_to(path: &Path, setup: &Setup, kind: SockType) -> Result<OwnedFd> {
     let socket = make(kind)?;
     widen(&socket, setup)?;
     let address = UnixAddr::new(path).map_err(system("a socket's path"))?;
@@ -71,7 +65,7 @@ pub(super) fn connect_to(
     Ok(socket)
 }
 
-fn widen(socket: &OwnedFd, setup: &Setup) -> Result<usize, CompareError> {
+fn widen(socket: &OwnedFd, setup: &Setup) -> Result<usize> {
     let size = usize::try_from(setup.data_size).unwrap_or(usize::MAX);
     // The former exceeds the limit for unprivileged users, and takes privileges.
     if setsockopt(socket, sockopt::SndBufForce, &size).is_err() {
@@ -82,30 +76,17 @@ fn widen(socket: &OwnedFd, setup: &Setup) -> Result<usize, CompareError> {
 
 /// Returns what `SO_SNDBUF` becomes for all senders together. A local socket's bytes are accounted
 /// to the sender: the receiver has no buffer of its own.
-pub(super) fn rooms(setup: &Setup) -> Option<u64> {
+fn rooms(setup: &Setup) -> Option<u64> {
     let size = make(SockType::Stream).and_then(|socket| widen(&socket, setup)).ok()?;
     Some((size * setup.senders) as u64)
 }
 
 /// Describes what `SO_SNDBUF` becomes.
-pub(super) fn room(setup: &Setup) -> String {
+fn room(setup: &Setup) -> String {
     make(SockType::Stream).and_then(|socket| widen(&socket, setup)).map_or_else(
         |error| error.to_string(),
         |size| format!("SO_SNDBUF {size} (as the kernel counts)"),
     )
-}
-
-/// Returns what either kind of socket can do.
-pub(super) fn can() -> Can {
-    Can {
-        payload: usize::MAX,
-        lossless: Ok(()),
-        senders: Ok(()),
-        overwrite: Err("a full socket makes its writers wait"),
-        receivers: Err("a connection has one reader"),
-        sleeping: Ok(()),
-        refuses: Ok(()),
-    }
 }
 
 impl Contestant for UnixStream {
@@ -114,7 +95,15 @@ impl Contestant for UnixStream {
     type Held = Held;
 
     fn can() -> Can {
-        can()
+        Can {
+            payload: usize::MAX,
+            lossless: Ok(()),
+            senders: Ok(()),
+            overwrite: Err("a full socket makes its writers wait"),
+            receivers: Err("a connection has one reader"),
+            sleeping: Ok(()),
+            refuses: Ok(()),
+        }
     }
 
     fn about(setup: &Setup) -> About {
@@ -127,28 +116,24 @@ impl Contestant for UnixStream {
                 "{}, O_NONBLOCK, up to {batch} records a write, reads of {CHUNK} bytes",
                 room(setup)
             ),
-            waits: Polls::or_asleep(setup, "asleep in poll"),
+            waits: setup.polls_or("asleep in poll"),
         }
-    }
-
-    fn own_channels() -> bool {
-        true
     }
 
     fn kernel_bytes(setup: &Setup) -> Option<u64> {
         rooms(setup)
     }
 
-    fn create(path: &Path, setup: &Setup) -> Result<Held, CompareError> {
+    fn create(path: &Path, setup: &Setup) -> Result<Held> {
         listen_at(path, setup, SockType::Stream)
     }
 
-    fn sender(path: &Path, setup: &Setup, _index: usize) -> Result<StreamSender, CompareError> {
+    fn sender(path: &Path, setup: &Setup, _index: usize) -> Result<StreamSender> {
         let socket = connect_to(path, setup, SockType::Stream)?;
         Ok(StreamSender { socket, outbox: Outbox::new(CHUNK, setup.payload) })
     }
 
-    fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<StreamReceiver, CompareError> {
+    fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<StreamReceiver> {
         let sockets = accept_all(path, setup, index)?;
         let inboxes =
             sockets.into_iter().map(|socket| (socket, Inbox::new(setup.payload))).collect();
@@ -169,21 +154,13 @@ pub struct StreamSender {
 
 impl Sender for StreamSender {
     #[inline(always)]
-    fn send<const N: usize>(
-        &mut self,
-        numbers: Range<u64>,
-        fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<(), CompareError> {
+    fn send<const N: usize>(&mut self, numbers: Range<u64>, fill: impl Fill<N>) -> Result<()> {
         self.outbox.send(&self.socket, numbers, fill).map_err(system("writing to a socket"))
     }
 
-    fn offer<const N: usize>(
-        &mut self,
-        number: u64,
-        fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<bool, CompareError> {
+    fn offer<const N: usize>(&mut self, number: u64, fill: impl Fill<N>) -> Result<bool> {
         if N > WHOLE {
-            return Err(CompareError::Cannot("refuse records over 32 KiB: part of one may fit"));
+            return Err(BenchError::Cannot("refuse records over 32 KiB: part of one may fit"));
         }
         self.outbox.offer(&self.socket, number, fill).map_err(system("writing to a socket"))
     }
@@ -200,10 +177,7 @@ pub struct StreamReceiver {
 
 impl Receiver for StreamReceiver {
     #[inline(always)]
-    fn drain<const N: usize>(
-        &mut self,
-        mut visit: impl FnMut(&[u8; N]),
-    ) -> Result<u64, CompareError> {
+    fn drain<const N: usize>(&mut self, mut visit: impl Visit<N>) -> Result<u64> {
         let mut count = 0;
         for (socket, inbox) in &mut self.inboxes {
             while inbox.fetch(socket, N).map_err(system("reading from a socket"))? {
@@ -214,10 +188,7 @@ impl Receiver for StreamReceiver {
     }
 
     #[inline(always)]
-    fn next<const N: usize>(
-        &mut self,
-        mut visit: impl FnMut(&[u8; N]),
-    ) -> Result<bool, CompareError> {
+    fn next<const N: usize>(&mut self, mut visit: impl Visit<N>) -> Result<bool> {
         for _ in 0..self.inboxes.len() {
             self.turn = if self.turn + 1 < self.inboxes.len() { self.turn + 1 } else { 0 };
             let (socket, inbox) = &mut self.inboxes[self.turn];
@@ -239,10 +210,11 @@ impl Receiver for StreamReceiver {
         });
     }
 
-    fn sleep(&mut self, timeout: Duration) -> Result<(), CompareError> {
+    fn sleep(&mut self, timeout: Duration) -> Result<()> {
         if self.inboxes.iter().any(|(_, inbox)| inbox.has(self.payload)) {
             return Ok(());
         }
         sleep_until_readable(self.inboxes.iter().map(|(socket, _)| socket.as_fd()), timeout)
+            .map(drop)
     }
 }

@@ -1,8 +1,8 @@
 //! Two ends, in threads or processes.
 
-use perfring_bench::WaitStrategy;
+use perfring_bench::contestant::{Contestant, Receiver, Sender, Setup};
 use perfring_bench::payload::{Check, fill};
-use perfring_compare::contestant::{Contestant, Receiver, Sender, Setup};
+use perfring_bench::waits::WaitStrategy;
 use std::env::current_exe;
 use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,11 @@
 //! Faults are detected.
 
 use crate::Fallible;
+use perfring_bench::case::Scale;
+use perfring_bench::workload::Workload;
 use perfring_compare::options::Options;
-use perfring_compare::rows::Row;
+use perfring_compare::rows::{Row, faults};
 use perfring_compare::run::run;
-use perfring_compare::words::faults;
-use perfring_compare::workload::Workload;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ fn with(name: &str, workload: Workload, patience: Duration) -> Result<Vec<Row>, 
         workloads: vec![workload],
         contestants: vec![name.to_owned(), "perfring in place".to_owned()],
         payloads: vec![64],
-        patience,
+        scale: Scale { patience, ..Options::short().scale },
         ..Options::short()
     };
     run(&options, &mut |_| Ok(()), &mut io::sink()).map_err(|error| error.to_string())
@@ -68,8 +68,7 @@ pub(crate) fn hung() -> Fallible {
     let options = Options {
         workloads: vec![Workload::Latency],
         contestants: vec!["faulty: hangs".to_owned(), "perfring in place".to_owned()],
-        seconds_per_sample: 0.1,
-        patience,
+        scale: Scale { seconds_per_sample: 0.1, patience, ..Options::short().scale },
         ..Options::short()
     };
     let rows = run(&options, &mut |_| Ok(()), &mut io::sink())?;

@@ -121,7 +121,7 @@ fn lives(id: u32) -> bool {
 fn files(id: u32) -> Vec<String> {
     let maps = std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap_or_default();
     let paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
-    let dirs = paths.filter(|path| path.contains("perfring-compare-"));
+    let dirs = paths.filter(|path| path.contains("perfring-bench-"));
     let mut dirs: Vec<String> =
         dirs.filter_map(|path| Some(path.rsplit_once('/')?.0.to_owned())).collect();
     dirs.dedup();

@@ -12,9 +12,9 @@ use std::process::Command;
 /// Takes the same options as `cargo bench`, see below. Runs for eight minutes, five of them for
 /// `many`; --short takes some seconds and only shows that the benchmark works.
 ///
-/// --compare, in a source checkout, measures perfring beside other means of passing records, with
-/// plots; what follows it is for that (`--compare --help`). `--compare --features all` adds the
-/// contestants whose build needs libclang, and cmake 3.30 for one of them.
+/// --compare, in a source checkout, measures perfring beside other means of passing records; what
+/// follows it is for that (`--compare --help`). `--compare --features all` adds the contestants whose
+/// build needs libclang, and cmake 3.30 for one of them.
 ///
 /// Example: perfring bench --json
 #[derive(Debug, clap::Args)]
@@ -81,7 +81,7 @@ fn compare(options: &[String]) -> Result<(), Failure> {
 }
 
 fn command(manifest: &Path) -> String {
-    format!("cargo run --release --manifest-path {} -- --out DIR", manifest.display())
+    format!("cargo run --release --manifest-path {}", manifest.display())
 }
 
 pub(crate) fn child(args: &ChildArgs) -> Result<(), Failure> {

@@ -1,10 +1,9 @@
-//! The media driver: in its own thread, or invoked.
+//! The media driver, which works only when it is called.
 
 use super::frame::{MTU, NAME, subscribed};
-use crate::CompareError;
-use crate::contestant::failed;
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::unistd::Pid;
+use perfring_bench::Result;
+use perfring_bench::contestant::failed;
+use perfring_bench::error::failed;
 use rusteron_media_driver::{AeronDriver, AeronDriverContext, bindings, cformat};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,8 +21,6 @@ pub struct Driver {
     receivers: usize,
     inner: Option<Arc<Invoked>>,
     keeper: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
-    /// Dropped last. Of a driver with a thread only.
-    _own: Option<Running>,
 }
 
 /// A driver and its settings, which it needs to the end.
@@ -65,18 +62,9 @@ pub(super) fn invoked(path: &Path) -> Option<Arc<Invoked>> {
 }
 
 impl Driver {
-    pub(super) fn launch(
-        path: &Path,
-        invoker: bool,
-        term: usize,
-        receivers: usize,
-    ) -> Result<Self, CompareError> {
+    pub(super) fn launch(path: &Path, term: usize, receivers: usize) -> Result<Self> {
         let context = AeronDriverContext::new().map_err(failed(NAME))?;
-        let mode = if invoker {
-            bindings::aeron_threading_mode_t::AERON_THREADING_MODE_INVOKER
-        } else {
-            bindings::aeron_threading_mode_t::AERON_THREADING_MODE_SHARED
-        };
+        let mode = bindings::aeron_threading_mode_t::AERON_THREADING_MODE_INVOKER;
         (|| {
             context.set_dir(&cformat!("{}", path.display()))?;
             context.set_dir_delete_on_start(true)?;
@@ -89,33 +77,20 @@ impl Driver {
         .map_err(failed(NAME))?;
         let driver = AeronDriver::new(&context).map_err(failed(NAME))?;
         let running = Running { driver, _context: context };
-        let (path, mut this) = (path.to_owned(), None);
-        if invoker {
-            running.driver.start(true).map_err(failed(NAME))?;
-            let inner =
-                Arc::new(Invoked { running: Mutex::new(Alone(running)), calls: AtomicU64::new(0) });
-            let mut all = INVOKED.lock().unwrap_or_else(PoisonError::into_inner);
-            all.retain(|(_, driver)| driver.strong_count() > 0);
-            all.push((path.clone(), Arc::downgrade(&inner)));
-            drop(all);
-            let keeper = Some(keep(&inner)?);
-            this = Some(Driver { path, receivers, inner: Some(inner), keeper, _own: None });
-        } else {
-            anywhere(|| running.driver.start(false))?.map_err(failed(NAME))?;
-            let _ = this.insert(Driver {
-                path,
-                receivers,
-                inner: None,
-                keeper: None,
-                _own: Some(running),
-            });
-        }
-        this.ok_or(CompareError::Cannot("start its driver"))
+        running.driver.start(true).map_err(failed(NAME))?;
+        let inner =
+            Arc::new(Invoked { running: Mutex::new(Alone(running)), calls: AtomicU64::new(0) });
+        let mut all = INVOKED.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(_, driver)| driver.strong_count() > 0);
+        all.push((path.to_owned(), Arc::downgrade(&inner)));
+        drop(all);
+        let keeper = Some(keep(&inner)?);
+        Ok(Driver { path: path.to_owned(), receivers, inner: Some(inner), keeper })
     }
 }
 
 /// Calls the driver while no other thread does: while ends are opened, and between samples.
-fn keep(inner: &Arc<Invoked>) -> Result<(Arc<AtomicBool>, JoinHandle<()>), CompareError> {
+fn keep(inner: &Arc<Invoked>) -> Result<(Arc<AtomicBool>, JoinHandle<()>)> {
     let stop = Arc::new(AtomicBool::new(false));
     let (stopped, driver) = (Arc::clone(&stop), Arc::clone(inner));
     let thread = std::thread::Builder::new().name("aeron keeper".to_owned()).spawn(move || {
@@ -131,20 +106,6 @@ fn keep(inner: &Arc<Invoked>) -> Result<(Arc<AtomicBool>, JoinHandle<()>), Compa
         }
     })?;
     Ok((stop, thread))
-}
-
-/// Runs this where it may use any core: threads that it creates inherit that.
-fn anywhere<T>(start: impl FnOnce() -> T) -> Result<T, CompareError> {
-    let system = |source| CompareError::System { what: "sched_setaffinity", source };
-    let before = sched_getaffinity(Pid::from_raw(0)).map_err(system)?;
-    let mut any = CpuSet::new();
-    for core in 0..CpuSet::count() {
-        any.set(core).map_err(system)?;
-    }
-    sched_setaffinity(Pid::from_raw(0), &any).map_err(system)?;
-    let started = start();
-    sched_setaffinity(Pid::from_raw(0), &before).map_err(system)?;
-    Ok(started)
 }
 
 impl Drop for Driver {

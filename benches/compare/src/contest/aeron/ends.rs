@@ -2,15 +2,15 @@
 
 use super::driver::{Invoked, invoked};
 use super::frame::{NAME, STREAM, frame, subscribed};
-use crate::CompareError;
-use crate::contest::waits::{PATIENCE, Polls, Room, until};
-use crate::contestant::{Receiver, Sender, Setup, failed};
+use perfring_bench::contestant::{Fill, Receiver, Sender, Setup, Visit};
+use perfring_bench::error::failed;
+use perfring_bench::waits::{PATIENCE, Polls, until};
+use perfring_bench::{BenchError, Result};
 use rusteron_client::{
     Aeron, AeronContext, AeronExclusivePublication, AeronPublication, AeronSubscription, Handlers,
     bindings, cformat,
 };
 use std::ffi::{c_int, c_void};
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const ADMIN_ACTION: i64 = -3;
 const CHANNEL: &std::ffi::CStr = c"aeron:ipc";
 
 /// A client, whose conductor has the thread that it has by default.
-fn client(path: &Path) -> Result<Aeron, CompareError> {
+fn client(path: &Path) -> Result<Aeron> {
     until(NAME, "no media driver came", || {
         let context = AeronContext::new().map_err(failed(NAME))?;
         (|| {
@@ -50,12 +50,11 @@ enum Way {
 /// Its writing end.
 pub struct Publication {
     way: Way,
-    room: Room,
     _client: Aeron,
 }
 
 impl Publication {
-    pub(super) fn add(path: &Path, setup: &Setup) -> Result<Self, CompareError> {
+    pub(super) fn add(path: &Path, setup: &Setup) -> Result<Self> {
         let client = client(path)?;
         until(NAME, "its subscribers did not come", || {
             let there = (0..setup.receivers).all(|index| subscribed(path, index).exists());
@@ -75,16 +74,18 @@ impl Publication {
             };
             Ok(connected.then_some(()))
         })?;
-        Ok(Publication { way, room: Room::default(), _client: client })
+        Ok(Publication { way, _client: client })
     }
+}
 
-    /// Writes a record if there is room.
+#[cold]
+fn refused(code: i64) -> BenchError {
+    failed(NAME)(format!("a claim failed with code {code}"))
+}
+
+impl Sender for Publication {
     #[inline(always)]
-    fn put<const N: usize>(
-        &mut self,
-        number: u64,
-        fill: &mut impl FnMut(&mut [u8; N], u64),
-    ) -> Result<bool, CompareError> {
+    fn offer<const N: usize>(&mut self, number: u64, mut fill: impl Fill<N>) -> Result<bool> {
         let mut claim = bindings::aeron_buffer_claim_t {
             frame_header: std::ptr::null_mut(),
             data: std::ptr::null_mut(),
@@ -128,36 +129,6 @@ impl Publication {
     }
 }
 
-#[cold]
-fn refused(code: i64) -> CompareError {
-    failed(NAME)(format!("a claim failed with code {code}"))
-}
-
-impl Sender for Publication {
-    #[inline(always)]
-    fn send<const N: usize>(
-        &mut self,
-        numbers: Range<u64>,
-        mut fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<(), CompareError> {
-        for number in numbers {
-            while !self.put(number, &mut fill)? {
-                self.room.wait();
-            }
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn offer<const N: usize>(
-        &mut self,
-        number: u64,
-        mut fill: impl FnMut(&mut [u8; N], u64),
-    ) -> Result<bool, CompareError> {
-        self.put(number, &mut fill)
-    }
-}
-
 /// Its reading end.
 pub struct Fragments {
     subscription: AeronSubscription,
@@ -172,12 +143,7 @@ pub struct Fragments {
 }
 
 impl Fragments {
-    pub(super) fn add(
-        path: &Path,
-        setup: &Setup,
-        index: usize,
-        term: usize,
-    ) -> Result<Self, CompareError> {
+    pub(super) fn add(path: &Path, setup: &Setup, index: usize, term: usize) -> Result<Self> {
         let client = client(path)?;
         let subscription = client
             .add_subscription(CHANNEL, STREAM, Handlers::NONE, Handlers::NONE, PATIENCE)
@@ -206,7 +172,7 @@ impl Fragments {
         &mut self,
         limit: usize,
         visit: &mut F,
-    ) -> Result<u64, CompareError> {
+    ) -> Result<u64> {
         let subscription = self.subscription.get_inner();
         // SAFETY: a subscription that is not closed before it is dropped, polled by this thread
         // only; the handler is the one for this type of closure, which lives through the call.
@@ -256,10 +222,7 @@ unsafe extern "C-unwind" fn handle<const N: usize, F: FnMut(&[u8; N])>(
 
 impl Receiver for Fragments {
     #[inline(always)]
-    fn drain<const N: usize>(
-        &mut self,
-        mut visit: impl FnMut(&[u8; N]),
-    ) -> Result<u64, CompareError> {
+    fn drain<const N: usize>(&mut self, mut visit: impl Visit<N>) -> Result<u64> {
         let limit = (POLL / frame(N)).clamp(1, POLLED);
         let mut total = 0;
         loop {
@@ -277,10 +240,7 @@ impl Receiver for Fragments {
     }
 
     #[inline(always)]
-    fn next<const N: usize>(
-        &mut self,
-        mut visit: impl FnMut(&[u8; N]),
-    ) -> Result<bool, CompareError> {
+    fn next<const N: usize>(&mut self, mut visit: impl Visit<N>) -> Result<bool> {
         Ok(self.poll(1, &mut visit)? > 0)
     }
 

@@ -1,24 +1,8 @@
-//! perfring, through its public API, in each of its modes.
+//! perfring, through its public API, in each of its ways besides those of `perfring bench`.
 
-mod batch;
-mod calls;
-mod cpu;
-mod exclusive;
-mod merged;
-mod named;
-mod reader;
-mod ring;
-mod rings;
-mod shared;
-mod values;
+mod many;
+mod one;
+mod sets;
 
-pub use batch::{Batched, SharedBatched};
-pub use calls::Calls;
-pub use cpu::Cpu;
-pub use exclusive::{Exclusive, Half};
-pub use merged::InOrder;
-pub use named::Named;
-pub use reader::Reader;
-pub use rings::{InTurn, Rings};
-pub use shared::Shared;
-pub use values::Values;
+pub use many::{Cpu, Fullest, InOrder, InTurn, Many};
+pub use one::{Batched, Named, Shared, SharedBatched, Values};
