@@ -10,7 +10,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_bench::cores::{Pinned, two_cores};
-use perfring_bench::stats::{median, range};
+use perfring_bench::program::{Args, Spread};
 use perfring_consumer::{Consumer, ConsumerOptions, Item, Trust};
 use perfring_producer::{Options, Producer, RecordType};
 use std::path::Path;
@@ -109,9 +109,7 @@ fn beside(mode: &mut Mode, payload: &[u8], count: u64, core: Option<usize>) -> f
 }
 
 fn main() {
-    // `cargo test` passes no `--bench`.
-    let short = !std::env::args().any(|arg| arg == "--bench");
-    let (repetitions, bytes) = if short { (1, 1 << 18) } else { (5, 512 << 20) };
+    let (repetitions, bytes) = if Args::here().real { (5, 512 << 20) } else { (1, 1 << 18) };
     let cores = two_cores().unwrap();
     let _pinned = cores.map(|[first, _]| Pinned::to(first).unwrap());
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
@@ -135,19 +133,17 @@ fn main() {
             }
         }
         for pair in modes.chunks(2) {
-            let of = |values: &[f64]| {
-                let (low, high) = range(values.iter().copied()).unwrap();
-                (median(values.iter().copied()).unwrap(), low, high)
-            };
-            let (alone_plain, beside_plain) = (of(&pair[0].alone).0, of(&pair[0].beside).0);
+            let of = |values: &Vec<f64>| Spread::of(values.clone());
+            let plain = [of(&pair[0].alone).median, of(&pair[0].beside).median];
             for mode in pair {
-                let ((a, a_low, a_high), (b, b_low, b_high)) = (of(&mode.alone), of(&mode.beside));
+                let [alone, beside] = [of(&mode.alone), of(&mode.beside)];
                 println!(
-                    "{len:>7} {:<13} {a:>6.1} ({a_low:.1}-{a_high:.1}) {:>6.2} {b:>9.1} \
-                     ({b_low:.1}-{b_high:.1}) {:>6.2}",
+                    "{len:>7} {:<13} {:>22} {:>6.2} {:>22} {:>6.2}",
                     mode.name,
-                    a / alone_plain,
-                    b / beside_plain
+                    alone.text(1),
+                    alone.median / plain[0],
+                    beside.text(1),
+                    beside.median / plain[1]
                 );
             }
         }

@@ -10,12 +10,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_bench::cores::{Pinned, two_cores};
-use perfring_bench::stats::{median, range};
+use perfring_bench::program::{Args, Other, Spread};
 use perfring_consumer::{Consumer, Item};
 use perfring_producer::{Options, Producer, RecordType};
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const KIND: RecordType = RecordType::new(6000).unwrap();
@@ -73,8 +71,7 @@ fn consume(path: &Path, len: usize, whole: bool, cpu: Option<usize>) {
 struct Mode {
     name: &'static str,
     producer: Producer,
-    child: std::process::Child,
-    answers: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    other: Other,
     sent: u64,
     rates: Vec<f64>,
 }
@@ -84,40 +81,29 @@ impl Mode {
         let path = dir.join(format!("{name}-{len}"));
         let options = Options { size: 64 << 10, aux_size: area as u64, ..Options::default() };
         let producer = Producer::create(&path, &options).unwrap();
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--consumer", path.to_str().unwrap(), name, &len.to_string()])
-            .args(cpu.map(|cpu| cpu.to_string()))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let answers = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (len_arg, cpu) = (len.to_string(), cpu.map(|cpu| cpu.to_string()));
+        let mut args = vec!["--consumer", path.to_str().unwrap(), name, &len_arg];
+        args.extend(cpu.as_deref());
+        let other = Other::start(&args).unwrap();
         let rates = Vec::new();
-        let mut mode = Mode { name, producer, child, answers, sent: 0, rates };
+        let mut mode = Mode { name, producer, other, sent: 0, rates };
         mode.sample(&mut pattern(len), 4); // pages faulted in on both sides
         mode.rates.clear();
         mode
     }
 
     fn sample(&mut self, words: &mut [u64], count: u64) {
-        writeln!(self.child.stdin.as_mut().unwrap(), "{}", self.sent + count).unwrap();
+        self.other.say(&(self.sent + count).to_string()).unwrap();
         let start = Instant::now();
         for _ in 0..count {
             number(words, self.sent);
             self.producer.publish_timeout(KIND, as_bytes(words), PATIENCE).unwrap();
             self.sent += 1;
         }
-        let bad = self.answers.next().unwrap().unwrap();
+        let bad = self.other.line().unwrap();
         let seconds = start.elapsed().as_secs_f64();
         assert_eq!(bad, "0", "payloads differ from what was sent");
         self.rates.push((count as usize * words.len() * 8) as f64 / seconds / 1e9);
-    }
-}
-
-impl Drop for Mode {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        let _ = self.child.wait();
     }
 }
 
@@ -135,18 +121,15 @@ fn copy(words: &mut [u64], area: &mut [u8], count: u64) -> f64 {
 }
 
 fn main() {
-    let args: Vec<_> = std::env::args().skip(1).collect();
+    let Args { all: args, real, json } = Args::here();
     if args.first().is_some_and(|arg| arg == "--consumer") {
         let cpu = args.get(4).map(|cpu| cpu.parse().unwrap());
         let len = args[3].parse().unwrap();
         return consume(Path::new(&args[1]), len, args[2] == "whole", cpu);
     }
-    // `cargo test` passes no `--bench`.
-    let short = !args.iter().any(|arg| arg == "--bench");
-    let json = args.iter().any(|arg| arg == "--json");
-    let (repetitions, bytes) = if short { (1, 4 * MIB) } else { (5, 1 << 30) };
+    let (repetitions, bytes) = if real { (5, 1 << 30) } else { (1, 4 * MIB) };
     let lens = [64 << 10, 256 << 10, MIB, 4 * MIB, 64 * MIB];
-    let lens = if short { &lens[..3] } else { &lens };
+    let lens = if real { &lens[..] } else { &lens[..3] };
     let cores = two_cores().unwrap();
     let _pinned = cores.map(|[first, _]| Pinned::to(first).unwrap());
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
@@ -168,11 +151,8 @@ fn main() {
             }
         }
         for mode in &modes {
-            let of = |rates: &[f64]| {
-                let (low, high) = range(rates.iter().copied()).unwrap();
-                (median(rates.iter().copied()).unwrap(), low, high)
-            };
-            let ((copied, c_low, c_high), (rate, low, high)) = (of(&alone), of(&mode.rates));
+            let (alone, ring) = (Spread::of(alone.clone()), Spread::of(mode.rates.clone()));
+            let (copied, rate) = (alone.median, ring.median);
             let ratio = rate / copied;
             if json {
                 println!(
@@ -182,9 +162,10 @@ fn main() {
                 );
             } else {
                 println!(
-                    "{len:>9} {copied:>6.2} ({c_low:.2}-{c_high:.2}) {:>9} {rate:>6.2} \
-                     ({low:.2}-{high:.2}) {ratio:>6.2}",
-                    mode.name
+                    "{len:>9} {:>22} {:>9} {:>22} {ratio:>6.2}",
+                    alone.text(2),
+                    mode.name,
+                    ring.text(2)
                 );
             }
         }

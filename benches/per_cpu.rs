@@ -6,16 +6,15 @@
 //! see that it works. With a reader: the comparison, `--only producers`.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::unistd::Pid;
+use perfring_bench::cores::{Pinned, two_cores};
+use perfring_bench::program::{Args, Other, Spread};
 use perfring_consumer::{Item, Snapshot};
 use perfring_producer::{
     CpuProducer, Options, Policy, Producer, Producers, ReserveError, SharedProducer, files::create,
 };
 use std::hint::black_box;
-use std::io::{BufRead, BufReader, Write};
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const KINDS: [&str; 3] = ["exclusive", "per CPU", "shared"];
@@ -24,18 +23,21 @@ const ROUND: u64 = 256;
 const WORDS: usize = 8;
 
 fn main() {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args = Args::here();
     if let ["child", path, kind, len, core, ms, nap] =
-        args.iter().map(String::as_str).collect::<Vec<_>>()[..]
+        args.all.iter().map(String::as_str).collect::<Vec<_>>()[..]
     {
         let nap = Duration::from_micros(nap.parse().unwrap());
         let ms = Duration::from_millis(ms.parse().unwrap());
         return child(path, kind, len.parse().unwrap(), core.parse().unwrap(), ms, nap);
     }
-    let long = args.iter().any(|arg| arg == "--bench");
+    let long = args.real;
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     if let Err(error) = CpuProducer::create(dir.path().join("first"), &options("per CPU", false)) {
         return println!("SKIPPED: {error}");
+    }
+    if two_cores().unwrap().is_none() {
+        return println!("SKIPPED: one core");
     }
     let mut bench = Bench { dir: dir.path().into(), made: 0, ms: if long { 100 } else { 5 } };
     let times = if long { 5 } else { 1 };
@@ -54,21 +56,14 @@ fn options(kind: &str, time: bool) -> Options {
     Options { size: 1 << 20, policy: Policy::Overwrite, producers, time, ..Options::default() }
 }
 
-fn cores() -> Vec<usize> {
-    let may = sched_getaffinity(Pid::from_raw(0)).unwrap();
-    (0..CpuSet::count()).filter(|cpu| may.is_set(*cpu) == Ok(true)).collect()
-}
-
-fn pin(core: usize) {
-    let mut only = CpuSet::new();
-    only.set(core).unwrap();
-    sched_setaffinity(Pid::from_raw(0), &only).unwrap();
+fn cores() -> [usize; 2] {
+    two_cores().unwrap().unwrap()
 }
 
 /// A producer process: says that it is ready, waits for a line, publishes for so long, and says how many
 /// records that were, how long it took, and how many were refused, as contended and otherwise.
 fn child(path: &str, kind: &str, len: usize, core: usize, time: Duration, nap: Duration) {
-    pin(core);
+    let _pinned = Pinned::to(core).unwrap();
     match kind {
         "exclusive" => {
             let mut producer = Producer::attach(path).unwrap();
@@ -146,34 +141,22 @@ impl Bench {
     fn run(&mut self, kind: &str, time: bool, len: usize, ms: u64, who: &[Who]) -> Vec<Did> {
         let path = self.make(kind, time);
         let start = |&(core, nap): &Who| {
-            let numbers = [len.to_string(), core.to_string(), ms.to_string(), nap.to_string()];
-            Command::new(std::env::current_exe().unwrap())
-                .args(["child", path.to_str().unwrap(), kind])
-                .args(numbers)
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap()
+            let path = path.to_str().unwrap();
+            let [len, core, ms, nap] =
+                [len as u64, core as u64, ms, nap].map(|number| number.to_string());
+            Other::start(&["child", path, kind, &len, &core, &ms, &nap]).unwrap()
         };
-        let mut children: Vec<Child> = who.iter().map(start).collect();
-        let mut outs: Vec<_> =
-            children.iter_mut().map(|child| BufReader::new(child.stdout.take().unwrap())).collect();
-        let mut line = String::new();
-        for out in &mut outs {
-            out.read_line(&mut line).unwrap();
-        }
-        for child in &mut children {
-            child.stdin.take().unwrap().write_all(b"go\n").unwrap();
-        }
+        let mut others: Vec<Other> = who.iter().map(start).collect();
+        others.iter_mut().for_each(|other| drop(other.line().unwrap()));
+        others.iter_mut().for_each(|other| other.say("go").unwrap());
         let mut all = Vec::new();
-        for (out, mut child) in outs.iter_mut().zip(children) {
-            line.clear();
-            out.read_line(&mut line).unwrap();
+        for mut other in others {
+            let line = other.line().unwrap();
             let said: Vec<f64> =
                 line.split_whitespace().map(|word| word.parse().unwrap()).collect();
-            let [records, ns, contended, other] = said[..] else { panic!("{line:?}") };
-            all.push(Did { records, ns, contended, other });
-            assert!(child.wait().unwrap().success());
+            let [records, ns, contended, refused] = said[..] else { panic!("{line:?}") };
+            all.push(Did { records, ns, contended, other: refused });
+            assert!(other.end().unwrap());
         }
         let files: Vec<PathBuf> = match kind {
             "per CPU" => {
@@ -192,8 +175,7 @@ impl Bench {
 
     /// Publishing without a pause: by one process, by four on one core, by two on two.
     fn costs(&mut self, times: usize) {
-        let cores = cores();
-        let [one, two] = [cores[0], cores[cores.len().min(2) - 1]];
+        let [one, two] = cores();
         for len in [8, 64] {
             let mut rows: Vec<(String, Vec<f64>, Vec<f64>)> = Vec::new();
             for _ in 0..times {
@@ -232,7 +214,11 @@ impl Bench {
                 "{len} bytes, million records/s     (of 1 process: exclusive untimed; else: of its 1 process)"
             );
             for (name, rates, ratios) in rows {
-                println!("{name:32} {}   ratio {}", spread(rates, 1), spread(ratios, 2));
+                println!(
+                    "{name:32} {}   ratio {}",
+                    Spread::of(rates).text(1),
+                    Spread::of(ratios).text(2)
+                );
             }
             println!();
         }
@@ -240,12 +226,11 @@ impl Bench {
 
     /// A producer that naps beside one that never does.
     fn beside(&mut self, ms: u64) {
-        let cores = cores();
-        let two = cores[cores.len().min(2) - 1];
+        let [one, two] = cores();
         println!("64 bytes, one process without pause and one that naps 20 us after each record");
         for kind in ["per CPU", "shared"] {
-            for (place, other) in [("one core", cores[0]), ("two cores", two)] {
-                let did = self.run(kind, false, 64, ms, &[(cores[0], 0), (other, 20)]);
+            for (place, other) in [("one core", one), ("two cores", two)] {
+                let did = self.run(kind, false, 64, ms, &[(one, 0), (other, 20)]);
                 let show = |did: &Did| {
                     format!(
                         "{} records, {} contended, {} else",
@@ -280,7 +265,7 @@ impl Bench {
                 .unwrap();
                 since.elapsed().as_secs_f64() * 1e6
             });
-            println!("{kind:10} {}", spread(samples.collect(), 0));
+            println!("{kind:10} {}", Spread::of(samples.collect::<Vec<f64>>()).text(0));
         }
         println!();
     }
@@ -331,11 +316,4 @@ fn check(ring: &Path, len: usize) -> u64 {
         right += 1;
     }
     right
-}
-
-/// The median, and the lowest and the highest.
-fn spread(mut samples: Vec<f64>, digits: usize) -> String {
-    samples.sort_by(f64::total_cmp);
-    let [low, mid, high] = [0, samples.len() / 2, samples.len() - 1].map(|at| samples[at]);
-    format!("{mid:8.digits$} ({low:.digits$} to {high:.digits$})")
 }

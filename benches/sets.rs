@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use nix::time::{ClockId, clock_gettime};
+use perfring_bench::conductor::memory_dir;
+use perfring_bench::program::Args;
 use perfring_consumer::{Consumer, Item};
 use perfring_producer::{Options, Producer, RecordType, ReserveError};
 use perfring_set::{Merge, SourceId};
@@ -30,9 +32,10 @@ struct Rings {
 
 impl Rings {
     fn new(size: u64) -> Self {
-        let shm = std::path::Path::new("/dev/shm");
-        let dir = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
-        Rings { dir: dir.unwrap(), options: Options { size, time: true, ..Options::default() } }
+        Rings {
+            dir: memory_dir().unwrap(),
+            options: Options { size, time: true, ..Options::default() },
+        }
     }
 
     fn path(&self, at: usize) -> PathBuf {
@@ -226,33 +229,29 @@ fn idle(rings_count: usize, busy: usize, lasts: Duration) -> (u64, f64, Duration
 }
 
 fn main() {
-    let args: Vec<String> = std::env::args().collect();
-    let real = args.iter().any(|arg| arg == "--bench");
-    let json = args.iter().any(|arg| arg == "--json");
-    let only = args.iter().position(|arg| arg == "--only").and_then(|at| args.get(at + 1));
-    let (repetitions, rounds, live, lasts) = match real {
+    let args = Args::here();
+    let (repetitions, rounds, live, lasts) = match args.real {
         true => (5, 50, 40_000_000, Duration::from_secs(10)),
         false => (1, 2, 100_000, Duration::from_millis(300)),
     };
-    let wanted = |name: &str| only.is_none_or(|only| name.contains(only.as_str()));
-    let say = |name: &str, what: &str, value: f64| match json {
+    let say = |name: &str, what: &str, value: f64| match args.json {
         true => println!("{{\"name\":\"{name}\",\"{what}\":{value:.3}}}"),
         false => println!("{name:36} {value:>10.2} {what}"),
     };
     for _ in 0..repetitions {
         for (name, run) in [("merge 8, each in turn", 1), ("merge 8, runs of 16", 16)] {
-            if wanted(name) {
+            if args.wants(name) {
                 let (records, took) = merge_filled(rounds, run);
                 say(name, "million/s", records as f64 / took.as_secs_f64() / 1e6);
             }
         }
-        if wanted("merge 8, live producers") {
+        if args.wants("merge 8, live producers") {
             let (records, took) = merge_live(live);
             say("merge 8, live producers", "million/s", records as f64 / took.as_secs_f64() / 1e6);
         }
     }
-    let count = if real { 1000 } else { 50 };
-    if wanted("idle") {
+    let count = if args.real { 1000 } else { 50 };
+    if args.wants("idle") {
         let (_, share, attach) = idle(count, 10, lasts);
         say("idle: 1,000 rings, 10 busy", "percent of a core", share * 100.0);
         say("idle: attach", "us a ring", attach.as_secs_f64() * 1e6 / count as f64);

@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use bytemuck::{Pod, Zeroable};
+use perfring_bench::conductor::memory_dir;
+use perfring_bench::program::{Args, Spread};
 use perfring_consumer::{Consumer, Item};
 use perfring_producer::{Options, Producer, SharedProducer};
 use perfring_types::Record;
@@ -253,25 +255,13 @@ fn shared_bytes_through(
     Through { publish, consumer, right: same_bytes }
 }
 
-fn median(mut of: Vec<f64>) -> f64 {
-    of.sort_by(f64::total_cmp);
-    of[of.len() / 2]
-}
-
 fn main() {
-    let args: Vec<String> = std::env::args().collect();
-    let real = args.iter().any(|arg| arg == "--bench");
-    let json = args.iter().any(|arg| arg == "--json");
-    let (repetitions, rounds) = if real { (5, 8000) } else { (1, 4) };
-    let shm = std::path::Path::new("/dev/shm");
-    let dir = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
-    let mut rings = Rings { dir: dir.unwrap(), made: 0 };
+    let args = Args::here();
+    let (repetitions, rounds) = if args.real { (5, 8000) } else { (1, 4) };
+    let mut rings = Rings { dir: memory_dir().unwrap(), made: 0 };
     let mut cases: Vec<Case> =
         [shaped, timed, archived].into_iter().flat_map(|of| of(&mut rings)).collect();
-    if let Some(only) = args.iter().position(|arg| arg == "--only").and_then(|at| args.get(at + 1))
-    {
-        cases.retain(|case| case.name.contains(only.as_str()));
-    }
+    cases.retain(|case| args.wants(case.name));
     let mut numbers = vec![0; cases.len()];
     for _ in 0..repetitions {
         // In short turns: a disturbance of the machine then affects all of them.
@@ -292,7 +282,7 @@ fn main() {
             case.samples.push(took);
         }
     }
-    report(&cases, repetitions, rounds, json);
+    report(&cases, repetitions, rounds, args.json);
 }
 
 fn report(cases: &[Case], repetitions: u64, rounds: u64, json: bool) {
@@ -308,30 +298,26 @@ fn report(cases: &[Case], repetitions: u64, rounds: u64, json: bool) {
         );
     }
     for case in cases {
-        let of = |what: &dyn Fn(&Took) -> f64| median(case.samples.iter().map(what).collect());
+        let of = |what: &dyn Fn(&Took) -> f64| Spread::of(case.samples.iter().map(what)).median;
         let [publish, both] = [false, true].map(|both| of(&|took: &Took| ns(took, both)));
         let base = case.base.and_then(|base| cases.iter().find(|other| other.name == base));
         let ratios = base.map(|base| {
             let pairs = case.samples.iter().zip(&base.samples);
-            let mut ratios: Vec<f64> =
-                pairs.map(|(a, b)| ns(a, case.both) / ns(b, case.both)).collect();
-            ratios.sort_by(f64::total_cmp);
-            (median(ratios.clone()), ratios[0], ratios[ratios.len() - 1])
+            Spread::of(pairs.map(|(a, b)| ns(a, case.both) / ns(b, case.both)))
         });
         if json {
-            let (ratio, low, high) =
-                ratios.map_or((None, None, None), |(m, l, h)| (Some(m), Some(l), Some(h)));
             let line = serde_json::json!({
                 "bench": "shapes", "contestant": case.name, "publish_ns": publish,
                 "read_ns": both - publish, "base": case.base, "counts_reading": case.both,
-                "ratio": ratio, "ratio_min": low, "ratio_max": high, "repetitions": repetitions,
+                "ratio": ratios.map(|r| r.median), "ratio_min": ratios.map(|r| r.range.0),
+                "ratio_max": ratios.map(|r| r.range.1), "repetitions": repetitions,
                 "records": rounds * ROUND * repetitions, "lost": 0,
             });
             println!("{line}");
         } else {
-            let ratio = ratios.map_or_else(String::new, |(ratio, low, high)| {
+            let ratio = ratios.map_or_else(String::new, |ratio| {
                 let what = if case.both { "" } else { " (publish alone)" };
-                format!("{ratio:.2} ({low:.2} to {high:.2}) of {}{what}", case.base.unwrap_or(""))
+                format!("{} of {}{what}", ratio.text(2), case.base.unwrap_or(""))
             });
             println!("{:20} {publish:8.1} {:8.1} {both:8.1}   {ratio}", case.name, both - publish);
         }

@@ -11,14 +11,14 @@
 
 use perfring_bench::cores::{Distance, Pinned, two_cores};
 use perfring_bench::drive::{answer_line, ask_line, tick_ns};
+use perfring_bench::program::{Args, Other, Spread};
 use perfring_bench::raw::{Mapping, ticks};
 use perfring_consumer::{Consumer, ConsumerOptions, Item, WaitStrategy};
 use perfring_producer::{CpuProducer, Options, Producer, Producers, RecordType, SharedProducer};
 use perfring_set::Merge;
 use std::hint::{black_box, spin_loop};
-use std::io::{BufRead, BufReader, Write};
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
@@ -84,21 +84,19 @@ fn rows() -> Vec<(String, Work, Api)> {
 }
 
 fn main() {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    if args.first().is_some_and(|arg| arg == "child") {
-        return child(&args[1..]);
+    let args = Args::here();
+    if args.all.first().is_some_and(|arg| arg == "child") {
+        return child(&args.all[1..]);
     }
-    let long = args.iter().any(|arg| arg == "--bench");
-    let only = args.iter().find(|arg| !arg.starts_with("--"));
     let Some([here, there]) = two_cores().unwrap() else {
         return println!("SKIPPED: one core");
     };
     let _pinned = Pinned::to(here).unwrap();
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-    let bench = Bench { dir: dir.path().into(), there, long, ns: tick_ns() };
+    let bench = Bench { dir: dir.path().into(), there, long: args.real, ns: tick_ns() };
     println!("{:32} {:10} {:5}", "", "", "hop");
     for (name, work, api) in rows() {
-        if only.is_some_and(|only| !name.contains(only.as_str())) {
+        if !args.wants(&name) {
             continue;
         }
         if matches!(work, Work::Flood { kind: "cpu" | "timed cpu", .. })
@@ -145,10 +143,10 @@ impl Bench {
                 };
                 let found: Vec<_> = samples.iter().filter(of).collect();
                 let Some(first) = found.first() else { continue };
-                let hop = spread(found.iter().map(|sample| sample.2).collect(), 0);
+                let hop = Spread::of(found.iter().map(|sample| sample.2)).text(0);
                 print!("{name:32} {strategy:10} {:4} {hop:20}", distance.name());
                 for at in 0..first.3.len() {
-                    print!(" {:26}", spread(found.iter().map(|sample| sample.3[at]).collect(), 1));
+                    print!(" {:26}", Spread::of(found.iter().map(|sample| sample.3[at])).text(1));
                 }
                 println!(" {}", found.len());
             }
@@ -175,28 +173,26 @@ impl Bench {
             Work::Flood { len, work, .. } => ("flood", 0, len, work),
         };
         let numbers = [many, len as u64, other, ms].map(|number| number.to_string());
-        let mut peer = Peer::start(
-            Command::new(std::env::current_exe().unwrap())
-                .args(["child", dir.path().to_str().unwrap(), &self.there.to_string()])
-                .args([work_name, kind, name_of(strategy)])
-                .args(numbers),
-        );
+        let [dir_name, there] = [dir.path().to_str().unwrap(), &self.there.to_string()];
+        let [many_arg, len, other, ms] = &numbers;
+        let args = ["child", dir_name, there, work_name, kind, name_of(strategy)];
+        let mut peer = Other::start(&[&args[..], &[many_arg, len, other, ms]].concat()).unwrap();
         let line = Mapping::open(&path("line"), 4096).unwrap();
         let before = self.hop(&line, 0);
         let figures = match work {
             Work::PingPong => self.ping(dir.path(), strategy, many),
             Work::Burst(_) => self.percentiles(read_all(&[path("there")], api, strategy, true)),
             Work::Flood { .. } => {
-                peer.line(); // the rings are there
+                peer.line().unwrap(); // the rings are there
                 let rings = rings_of(&path("there"), kind);
                 read_all(&rings, api, strategy, false);
-                let said = peer.line();
-                let (records, ns) = said.trim().split_once(' ').unwrap();
+                let said = peer.line().unwrap();
+                let (records, ns) = said.split_once(' ').unwrap();
                 vec![records.parse::<f64>().unwrap() / ns.parse::<f64>().unwrap() * 1e3]
             }
         };
         let after = self.hop(&line, 1);
-        peer.end();
+        assert!(peer.end().unwrap());
         (before, figures, after)
     }
 
@@ -234,13 +230,6 @@ fn word(line: &Mapping, nth: usize) -> &AtomicU64 {
 
 fn name_of(strategy: WaitStrategy) -> &'static str {
     STRATEGIES.iter().find(|(_, other)| *other == strategy).unwrap().0
-}
-
-/// The median, and the lowest and the highest.
-fn spread(mut samples: Vec<f64>, digits: usize) -> String {
-    samples.sort_by(f64::total_cmp);
-    let [low, mid, high] = [0, samples.len() / 2, samples.len() - 1].map(|at| samples[at]);
-    format!("{mid:.digits$} ({low:.digits$} to {high:.digits$})")
 }
 
 /// The files of a ring, or of a set's rings.
@@ -338,33 +327,6 @@ fn read_all(rings: &[PathBuf], api: Api, strategy: WaitStrategy, times: bool) ->
         }
     }
     took
-}
-
-/// The other process.
-struct Peer {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Peer {
-    fn start(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        Peer { child, input, output }
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        line
-    }
-
-    fn end(mut self) {
-        self.input.write_all(b"\n").unwrap();
-        assert!(self.child.wait().unwrap().success());
-    }
 }
 
 /// The other side of [`Bench::sample`].

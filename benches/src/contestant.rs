@@ -148,9 +148,6 @@ pub trait Contestant: 'static {
     type Held;
 
     /// Checks whether it can run here at all, and if not, explains why in one sentence.
-    ///
-    /// # Errors
-    /// The reason.
     fn check() -> Result<(), String> {
         Ok(())
     }
@@ -175,21 +172,12 @@ pub trait Contestant: 'static {
     }
 
     /// Creates what must exist before either end.
-    ///
-    /// # Errors
-    /// Any error of the contestant.
     fn create(path: &Path, setup: &Setup) -> Result<Self::Held>;
 
     /// Opens the writing end of number `index`.
-    ///
-    /// # Errors
-    /// Any error of the contestant.
     fn sender(path: &Path, setup: &Setup, index: usize) -> Result<Self::Sender>;
 
     /// Opens the reading end of number `index`.
-    ///
-    /// # Errors
-    /// Any error of the contestant.
     fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<Self::Receiver>;
 }
 
@@ -211,9 +199,6 @@ pub trait Sender {
     ///
     /// By default each record is offered until it is taken. A contestant that batches, or that keeps
     /// its state in registers, has a loop of its own.
-    ///
-    /// # Errors
-    /// Any error of the contestant.
     #[inline(always)]
     fn send<const N: usize>(&mut self, numbers: Range<u64>, mut fill: impl Fill<N>) -> Result<()> {
         let mut room = Room::default();
@@ -227,18 +212,12 @@ pub trait Sender {
 
     /// Sends records of these payloads, which exist, in the same way. To be overridden where the
     /// call takes a payload by reference.
-    ///
-    /// # Errors
-    /// Any error of the contestant.
     #[inline(always)]
     fn send_from<const N: usize>(&mut self, numbers: Range<u64>, pool: &Pool<N>) -> Result<()> {
         self.send(numbers, |slot, number| *slot = *pool.get(number))
     }
 
     /// Sends one record if there is room, and returns whether there was. Never waits.
-    ///
-    /// # Errors
-    /// Any error of the contestant.
     fn offer<const N: usize>(&mut self, number: u64, fill: impl Fill<N>) -> Result<bool>;
 }
 
@@ -246,9 +225,6 @@ pub trait Sender {
 pub trait Receiver {
     /// Passes every record present to `visit`, in place where it can, releases the space, and
     /// returns how many records they were. Never waits. By default one record after the other.
-    ///
-    /// # Errors
-    /// Any error of the contestant.
     #[inline(always)]
     fn drain<const N: usize>(&mut self, mut visit: impl Visit<N>) -> Result<u64> {
         let mut count = 0;
@@ -260,9 +236,6 @@ pub trait Receiver {
 
     /// Passes the next record to `visit`, if there is one, and returns whether there was. Never
     /// waits.
-    ///
-    /// # Errors
-    /// Any error of the contestant.
     fn next<const N: usize>(&mut self, visit: impl Visit<N>) -> Result<bool>;
 
     /// Waits by the wait strategy of its setup until there is something, or for some microseconds.
@@ -270,9 +243,6 @@ pub trait Receiver {
     fn wait(&mut self);
 
     /// Sleeps in the kernel until there is something, or for so long.
-    ///
-    /// # Errors
-    /// Any error of the contestant.
     fn sleep(&mut self, timeout: Duration) -> Result<()> {
         let _ = timeout;
         Err(BenchError::Cannot("sleep"))

@@ -34,6 +34,12 @@ impl Distance {
         }
     }
 
+    /// Returns the distance of this name.
+    pub fn named(name: &str) -> Self {
+        let all = [Distance::Near, Distance::Far, Distance::Mixed];
+        all.into_iter().find(|distance| distance.name() == name).unwrap_or(Distance::None)
+    }
+
     /// Returns its name in reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -92,9 +98,6 @@ pub struct Placed {
 
 impl Places {
     /// Returns those of this process, or `None` if it has only one.
-    ///
-    /// # Errors
-    /// If the kernel does not provide the information.
     pub fn here() -> Result<Option<Self>> {
         let set = affinity()?;
         let allowed = (0..CpuSet::count()).filter(|cpu| set.is_set(*cpu) == Ok(true));
@@ -179,9 +182,6 @@ fn siblings(cpu: usize) -> BTreeSet<usize> {
 }
 
 /// Returns the reader's and the producer's core, or `None` if this process has only one.
-///
-/// # Errors
-/// See [`Places::here`].
 pub fn two_cores() -> Result<Option<[usize; 2]>> {
     Ok(Places::here()?.as_ref().map(Places::two))
 }

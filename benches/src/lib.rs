@@ -52,6 +52,7 @@ mod options;
 pub mod part;
 pub mod payload;
 pub mod player;
+pub mod program;
 #[allow(unsafe_code, reason = "the floor is raw pointers: that is what makes it the floor")]
 pub mod raw;
 mod report;

@@ -38,9 +38,6 @@ pub struct Machine {
 
 impl Machine {
     /// Describes this machine, now.
-    ///
-    /// # Errors
-    /// If the kernel does not provide the information.
     pub fn of(scale: &Scale, cores: Option<[usize; 2]>) -> Result<Self> {
         let info = fs::read_to_string("/proc/cpuinfo")?;
         let field = |name: &str| {

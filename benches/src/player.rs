@@ -67,9 +67,6 @@ impl Entry {
 /// The operations of any contestant that has two ends.
 pub trait Player: Sync {
     /// See [`Contestant::check`].
-    ///
-    /// # Errors
-    /// The reason.
     fn check(&self) -> Result<(), String>;
 
     /// See [`Contestant::can`].
@@ -85,9 +82,6 @@ pub trait Player: Sync {
     fn kernel_bytes(&self, setup: &Setup) -> Option<u64>;
 
     /// Plays a part, up to the end of the sample.
-    ///
-    /// # Errors
-    /// Any error of the contestant.
     fn play(&self, part: &Part, stage: &Stage<'_>) -> Result<()>;
 }
 

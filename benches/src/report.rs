@@ -37,7 +37,7 @@ struct Row {
     floor_ratio: Option<f64>,
     hop_before_ns: Option<f64>,
     hop_after_ns: Option<f64>,
-    distance: &'static str,
+    distance: Distance,
     #[serde(flatten)]
     latency: Option<Latency>,
     /// Relative to the same contestant's in drop mode with a keen reader.
@@ -163,7 +163,7 @@ fn row(group: &Group, case: &Case, options: &Options, sample: &Sample) -> Row {
         floor_ratio: None,
         hop_before_ns: figures.hop_before_ns,
         hop_after_ns: figures.hop_after_ns,
-        distance: figures.distance,
+        distance: Distance::named(figures.distance),
         latency: figures.latency.map(|l| Latency {
             p50_ns: l.p50_ns,
             p99_ns: l.p99_ns,
@@ -256,52 +256,20 @@ fn title(part: Part) -> &'static str {
 }
 
 fn table(part: Part, rows: &[Row]) -> String {
-    let head: &[&str] = match part {
-        Part::Throughput => &[
-            "payload",
-            "contestant",
-            "distance",
-            "hop ns",
-            "samples",
-            "left out",
-            "M records/s",
-            "range",
-            "GB/s",
-            "of floor",
-            "lost",
-            "bad",
-        ],
-        Part::Overwrite => &[
-            "contestant",
-            "policy",
-            "reader",
-            "distance",
-            "hop ns",
-            "samples",
-            "left out",
-            "ns/record",
-            "range",
-            "of drop",
-            "of floor",
-            "unseen",
-            "bad",
-        ],
-        Part::Latency => &[
-            "contestant",
-            "distance",
-            "hop ns",
-            "samples",
-            "left out",
-            "p50 ns",
-            "range",
-            "p99 ns",
-            "p99.9 ns",
-            "of line",
-            "of floor",
-            "lost",
-            "bad",
-        ],
-        Part::Many => &[],
+    let head = match part {
+        Part::Throughput => {
+            "payload | contestant | distance | hop ns | samples | left out | \
+             M records/s | range | GB/s | of floor | lost | bad"
+        }
+        Part::Overwrite => {
+            "contestant | policy | reader | distance | hop ns | samples | \
+             left out | ns/record | range | of drop | of floor | unseen | bad"
+        }
+        Part::Latency => {
+            "contestant | distance | hop ns | samples | left out | p50 ns | \
+             range | p99 ns | p99.9 ns | of line | of floor | lost | bad"
+        }
+        Part::Many => "",
     };
     aligned(head, rows.iter().map(|row| cells(part, row)))
 }
@@ -315,7 +283,7 @@ fn cells(part: Part, row: &Row) -> Vec<String> {
         None => (1, 0, String::new()),
     };
     let [samples, left_out] = [samples, left_out].map(|n| n.to_string());
-    let distance = row.distance.to_owned();
+    let distance = row.distance.name().to_owned();
     let contestant = row.contestant.to_owned();
     let [lost, bad] = [row.lost, row.bad].map(|n| n.to_string());
     let floor = times(row.floor_ratio);

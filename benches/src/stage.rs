@@ -23,9 +23,6 @@ const SENT_WORDS: usize = 5;
 const UNUSED: u64 = 1 << 16;
 
 /// Returns nanoseconds of a clock that all processes share.
-///
-/// # Errors
-/// If there is no such clock.
 pub fn now_ns() -> Result<u64> {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(system("clock_gettime"))?;
     Ok(u64::try_from(Duration::from(time).as_nanos()).unwrap_or(u64::MAX))
@@ -51,18 +48,12 @@ pub struct Page {
 
 impl Page {
     /// Creates the page.
-    ///
-    /// # Errors
-    /// If the file cannot be created.
     pub fn create(path: &Path) -> Result<Self> {
         Mapping::create(path, UNUSED)?;
         Self::open(path)
     }
 
     /// Maps the page.
-    ///
-    /// # Errors
-    /// If the file does not exist.
     pub fn open(path: &Path) -> Result<Self> {
         Ok(Page { map: Mapping::open(path, UNUSED)? })
     }
@@ -102,18 +93,12 @@ impl<'a> Stage<'a> {
 
     /// Signals that what must exist before the ends is created, and waits until that is so
     /// everywhere.
-    ///
-    /// # Errors
-    /// If the conductor has ended.
     pub fn created(&self) -> Result<()> {
         (self.say)(Word::Created)?;
         (self.listen)()
     }
 
     /// Signals that this end is open, waits for the start, and returns its time.
-    ///
-    /// # Errors
-    /// If the conductor has ended.
     pub fn ready(&self) -> Result<u64> {
         (self.say)(Word::Ready)?;
         poll_until(|| self.page.word(GO).load(Ordering::Acquire) == 1);
@@ -121,9 +106,6 @@ impl<'a> Stage<'a> {
     }
 
     /// Reports the results, and waits until all others have done so, too.
-    ///
-    /// # Errors
-    /// If the conductor has ended.
     pub fn done(&self, found: Found) -> Result<()> {
         (self.say)(Word::Done(Box::new(found)))?;
         (self.listen)()

@@ -22,23 +22,19 @@ pub(crate) struct Summary {
     pub(crate) max: f64,
 }
 
-/// Formats a table with right-aligned columns.
-pub fn aligned(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+/// Formats a table with right-aligned columns, whose names in `head` are separated by ` | `.
+pub fn aligned(head: &str, rows: impl Iterator<Item = Vec<String>>) -> String {
     table(head, rows, CellAlignment::Right)
 }
 
 /// Formats a table of text.
-pub fn left_aligned(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+pub fn left_aligned(head: &str, rows: impl Iterator<Item = Vec<String>>) -> String {
     table(head, rows, CellAlignment::Left)
 }
 
-fn table(
-    head: &[&str],
-    rows: impl Iterator<Item = Vec<String>>,
-    alignment: CellAlignment,
-) -> String {
+fn table(head: &str, rows: impl Iterator<Item = Vec<String>>, alignment: CellAlignment) -> String {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(head.iter().copied());
+    table.load_style(presets::NOTHING).set_header(head.split(" | "));
     for column in table.column_iter_mut() {
         column.set_cell_alignment(alignment);
     }

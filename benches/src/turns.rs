@@ -65,17 +65,11 @@ pub struct Bench {
 
 impl Bench {
     /// Finds out about this machine.
-    ///
-    /// # Errors
-    /// If the kernel does not provide the information.
     pub fn new(scale: Scale) -> Result<Self> {
         Ok(Bench { scale, places: Places::here()?, tick_ns: tick_ns() })
     }
 
     /// Takes one sample, with the hop before and after it.
-    ///
-    /// # Errors
-    /// See [`Failure`].
     pub fn sample(&self, turn: &Turn, round: usize) -> Result<Sample, Failure> {
         let case = &turn.case;
         let before = self.hop_ns(&turn.placed)?;
@@ -122,9 +116,6 @@ impl Bench {
     }
 
     /// Measures the hop between the receivers' core and that of the farthest sender.
-    ///
-    /// # Errors
-    /// If threads cannot be pinned.
     pub fn hop_ns(&self, placed: &Placed) -> Result<Option<f64>> {
         let Some(places) = &self.places else { return Ok(None) };
         let scale = (self.tick_ns, self.scale.round_trips);

@@ -55,10 +55,10 @@ pub static ALL: &[Entry] = contestants! {
     "perfring shared batch" Ours Ring<perfring::SharedBatched>;
     "perfring named" Ours Ring<perfring::Named<false>>;
     "perfring named batch" Ours Ring<perfring::Named<true>>;
-    "perfring cpu" Ours perfring::Many<perfring::Cpu>;
-    "perfring rings" Ours perfring::Many<perfring::Fullest>;
-    "perfring rings in turn" Ours perfring::Many<perfring::InTurn>;
-    "perfring rings merged" Ours perfring::Many<perfring::InOrder>;
+    "perfring cpu" Ours Ring<perfring::Cpu>;
+    "perfring rings" Ours Ring<perfring::Fullest>;
+    "perfring rings in turn" Ours Ring<perfring::InTurn>;
+    "perfring rings merged" Ours Ring<perfring::InOrder>;
     "ringfire" Rival ringfire::Ringfire;
     "agrona many-to-one" Rival agrona::ManyToOne;
     "iceoryx2" Rival crate::contest::iceoryx2::Iceoryx2, if "iceoryx2";

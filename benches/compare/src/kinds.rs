@@ -58,9 +58,6 @@ fn payloads_of_fan_out(options: &Options) -> Vec<usize> {
 }
 
 /// Returns whether this contestant can do that, and if not, why; `None` needs no explanation.
-///
-/// # Errors
-/// The reason.
 pub fn fits(kind: &Kind, entry: &Entry) -> Result<(), Option<String>> {
     let reported = |result: Result<(), &'static str>| result.map_err(|why| Some(why.to_owned()));
     let Some(player) = entry.player() else {

@@ -10,9 +10,6 @@ use perfring_bench::turns::Bench;
 use std::collections::BTreeMap;
 
 /// Describes this machine, now.
-///
-/// # Errors
-/// If the kernel does not provide the information.
 pub fn of(bench: &Bench) -> Result<Machine> {
     let places = bench.places.as_ref();
     let now = clock_gettime(ClockId::CLOCK_REALTIME).map_err(system("clock_gettime"))?;

@@ -89,37 +89,3 @@ pub struct Median {
     pub of_best: Option<f64>,
     pub best_rival: Option<&'static str>,
 }
-
-/// Returns what was lost where nothing may be, damaged, or wrongly reported: sentences.
-pub fn faults(rows: &[Row]) -> Vec<String> {
-    let mut faults = Vec::new();
-    for row in rows {
-        match row {
-            Row::Sample(sample) => {
-                let figures = &sample.figures;
-                let mut fault = |what: String| {
-                    let kind = crate::kinds::describe(&figures.kind);
-                    faults.push(format!("{}, {kind}: {what}", figures.contestant));
-                };
-                if figures.bad > 0 {
-                    fault(format!("{} records damaged or wrongly counted", figures.bad));
-                }
-                if sample.lossless && figures.lost > 0 {
-                    fault(format!("{} records lost where none may be", figures.lost));
-                }
-                // A refused record is reported as lost by contestants that count those, and was not
-                // sent here.
-                let reported =
-                    figures.reported_lost.filter(|_| figures.kind.workload != Workload::Full);
-                if let Some(reported) = reported.filter(|reported| *reported != figures.lost) {
-                    fault(format!("{reported} losses reported, and {} were seen", figures.lost));
-                }
-            }
-            Row::Absent(absent) if absent.failed => {
-                faults.push(format!("{}: {}", absent.name, absent.reason));
-            }
-            _ => {}
-        }
-    }
-    faults
-}

@@ -1,10 +1,12 @@
-//! Medians, and their ratios to the floor and the best rival.
+//! Medians, their ratios to the floor and the best rival, and what went wrong.
 
 use crate::entrants::by_name;
-use crate::rows::Median;
+use crate::kinds::describe;
+use crate::rows::{Median, Row};
 use perfring_bench::contestant::Role;
 use perfring_bench::rows::{Figures, Latency, Sample};
 use perfring_bench::stats::{median, range};
+use perfring_bench::workload::Workload;
 
 /// The distances at which samples are compared.
 const DISTANCES: [&str; 3] = ["near", "far", "-"];
@@ -111,12 +113,45 @@ fn compare(medians: &mut [Median]) {
     }
 }
 
+/// Returns what was lost where nothing may be, damaged, or wrongly reported: sentences.
+pub fn faults(rows: &[Row]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for row in rows {
+        match row {
+            Row::Sample(sample) => {
+                let figures = &sample.figures;
+                let mut fault = |what: String| {
+                    let kind = describe(&figures.kind);
+                    faults.push(format!("{}, {kind}: {what}", figures.contestant));
+                };
+                if figures.bad > 0 {
+                    fault(format!("{} records damaged or wrongly counted", figures.bad));
+                }
+                if sample.lossless && figures.lost > 0 {
+                    fault(format!("{} records lost where none may be", figures.lost));
+                }
+                // A refused record is reported as lost by contestants that count those, and was not
+                // sent here.
+                let reported =
+                    figures.reported_lost.filter(|_| figures.kind.workload != Workload::Full);
+                if let Some(reported) = reported.filter(|reported| *reported != figures.lost) {
+                    fault(format!("{reported} losses reported, and {} were seen", figures.lost));
+                }
+            }
+            Row::Absent(absent) if absent.failed => {
+                faults.push(format!("{}: {}", absent.name, absent.reason));
+            }
+            _ => {}
+        }
+    }
+    faults
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use perfring_bench::rows::Kind;
-    use perfring_bench::workload::Workload;
 
     fn sample(
         contestant: &'static str,

@@ -10,9 +10,6 @@ use perfring_bench::workload::Workload;
 use std::io::Write;
 
 /// Writes the whole report.
-///
-/// # Errors
-/// If `out` fails.
 pub fn write(rows: &[Row], out: &mut dyn Write) -> Result<()> {
     let mut contestants = Vec::new();
     for row in rows {
@@ -26,8 +23,8 @@ pub fn write(rows: &[Row], out: &mut dyn Write) -> Result<()> {
             _ => {}
         }
     }
-    let head = ["contestant", "version", "between"];
-    writeln!(out, "\n{}", left_aligned(&head, contestants.into_iter()))?;
+    let head = "contestant | version | between";
+    writeln!(out, "\n{}", left_aligned(head, contestants.into_iter()))?;
     writeln!(out, "\nA row of `cores` has the receiver's, and behind | the senders'.")?;
     for workload in Workload::ALL {
         let medians: Vec<&Median> = rows
@@ -57,8 +54,8 @@ fn settings(rows: &[Row], workload: Workload, out: &mut dyn Write) -> Result<()>
             lines.push(line);
         }
     }
-    let head = ["contestant", "its reader", "settings"];
-    Ok(writeln!(out, "\n{}", left_aligned(&head, lines.into_iter()))?)
+    let head = "contestant | its reader | settings";
+    Ok(writeln!(out, "\n{}", left_aligned(head, lines.into_iter()))?)
 }
 
 /// Writes who took no part in what, each reason once.
@@ -109,31 +106,21 @@ fn weighed(figures: &Figures) -> String {
 }
 
 fn table(workload: Workload, medians: &[&Median]) -> String {
-    let head = [
-        "of",
-        "contestant",
-        "cores",
-        "distance",
-        "hop ns",
-        "samples",
-        "left out",
-        workload.unit(),
-        "range",
-        match workload {
-            Workload::Latency | Workload::Wakeup => "p90 / p99 / p99.9 / max ns",
-            Workload::Memory => "processes + kernel KiB",
-            _ => "ns/record",
-        },
-        "of floor",
-        match workload {
-            Workload::Latency => "of line",
-            Workload::Producers => "late",
-            _ => "",
-        },
-        "of best rival",
-        "lost",
-        "bad",
-    ];
+    let detail = match workload {
+        Workload::Latency | Workload::Wakeup => "p90 / p99 / p99.9 / max ns",
+        Workload::Memory => "processes + kernel KiB",
+        _ => "ns/record",
+    };
+    let more = match workload {
+        Workload::Latency => "of line",
+        Workload::Producers => "late",
+        _ => "",
+    };
+    let head = format!(
+        "of | contestant | cores | distance | hop ns | samples | left out | {} | range | {detail} | \
+         of floor | {more} | of best rival | lost | bad",
+        workload.unit()
+    );
     let lines = medians.iter().map(|median| cells(workload, median));
     aligned(&head, lines)
 }

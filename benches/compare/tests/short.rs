@@ -8,8 +8,9 @@ use perfring_bench::workload::Workload;
 use perfring_bench::{CHILD_ARG, child_of};
 use perfring_compare::entrants::by_name;
 use perfring_compare::options::Options;
-use perfring_compare::rows::{Row, faults};
+use perfring_compare::rows::Row;
 use perfring_compare::run::run;
+use perfring_compare::summary::faults;
 use std::io;
 use std::process::ExitCode;
 

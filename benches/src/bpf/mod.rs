@@ -1,5 +1,5 @@
 //! The kernel's own ring between many producers and one reader, the BPF ring buffer, without any
-//! library: three commands of `bpf(2)`, a program of some twenty instructions, and its two mappings.
+//! library: three commands of `bpf(2)`, a program of some thirty instructions, and its two mappings.
 //!
 //! The program publishes [`BLOCK`] numbered records. Each is reserved, written in place and
 //! submitted without a wake-up, because the reader here polls by itself: its fastest mode. It is
@@ -7,8 +7,10 @@
 //! privileges; without them, [`Map::create`] or [`Feeder::load`] fails and the ring is not
 //! measured.
 
+mod program;
 mod system;
 
+pub use program::{Loop, block, into_ringbuf, op};
 pub use system::{Program, create_map, insn, map_id, number, open_map, set_entry};
 
 use crate::contestant::Visit;
@@ -25,10 +27,6 @@ pub const BLOCK: u64 = 1024;
 
 /// The type of the map.
 const MAP_TYPE_RINGBUF: u32 = 27;
-/// The numbers of the functions that the program calls.
-const RINGBUF_RESERVE: i32 = 131;
-const RINGBUF_SUBMIT: i32 = 132;
-const NO_WAKEUP: i32 = 1;
 /// Bits of a record's first word besides its length.
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
@@ -197,77 +195,12 @@ pub struct Feeder(Program);
 impl Feeder {
     /// Loads a program that publishes payloads of `len` bytes into this ring.
     pub fn load(map: &Map, len: usize) -> Result<Self> {
-        Program::load(&program(number(map.fd()), len)).map(Feeder)
+        Program::load(&into_ringbuf(number(map.fd()), len, false, true)).map(Feeder)
     }
 
     /// Publishes [`BLOCK`] records from this number on. Returns how many found no room.
     #[inline]
     pub fn feed(&self, first: u64) -> Result<u64> {
-        Ok(self.0.run(&[first])?.into())
+        Ok(BLOCK - u64::from(self.0.run(&[first, BLOCK])?))
     }
-}
-
-/// The program, for a little-endian machine; another refuses it.
-///
-/// r6 is the number of the next record, r7 how many are left, r8 how many found no room.
-fn program(map: u32, len: usize) -> Vec<u64> {
-    const LOAD: u8 = 0x79; // dst = *(src + offset)
-    const LOAD_IMM: u8 = 0x18; // dst = imm of two instructions
-    const STORE: u8 = 0x7b; // *(dst + offset) = src
-    const MOVE: u8 = 0xbf;
-    const MOVE_IMM: u8 = 0xb7;
-    const ADD_IMM: u8 = 0x07;
-    const MULTIPLY: u8 = 0x2f;
-    const JUMP: u8 = 0x05;
-    const JUMP_IF_IMM: u8 = 0x15;
-    const JUMP_UNLESS_IMM: u8 = 0x55;
-    const CALL: u8 = 0x85;
-    const EXIT: u8 = 0x95;
-    const MAP: u8 = 1; // makes LOAD_IMM take the number of a map
-    let spread = crate::payload::SPREAD;
-
-    // The instructions of `fill`.
-    let mut fill = vec![insn(STORE, 0, 6, 0, 0)];
-    if len > 8 {
-        fill.extend([
-            insn(MOVE, 1, 6, 0, 0),
-            insn(LOAD_IMM, 2, 0, 0, spread as i32),
-            insn(0, 0, 0, 0, (spread >> 32) as i32),
-            insn(MULTIPLY, 1, 2, 0, 0),
-        ]);
-        fill.extend((8..len as i16).step_by(8).map(|offset| insn(STORE, 0, 1, offset, 0)));
-    }
-    fill.extend([
-        insn(MOVE, 1, 0, 0, 0),
-        insn(MOVE_IMM, 2, 0, 0, NO_WAKEUP),
-        insn(CALL, 0, 0, 0, RINGBUF_SUBMIT),
-        insn(JUMP, 0, 0, 1, 0),
-    ]);
-    let mut all = vec![
-        insn(LOAD, 6, 1, 0, 0),
-        insn(MOVE_IMM, 7, 0, 0, BLOCK as i32),
-        insn(MOVE_IMM, 8, 0, 0, 0),
-    ];
-    let top = all.len();
-    all.extend([
-        insn(LOAD_IMM, 1, MAP, 0, map as i32),
-        insn(0, 0, 0, 0, 0),
-        insn(MOVE_IMM, 2, 0, 0, len as i32),
-        insn(MOVE_IMM, 3, 0, 0, 0),
-        insn(CALL, 0, 0, 0, RINGBUF_RESERVE),
-        insn(JUMP_IF_IMM, 0, 0, fill.len() as i16, 0),
-    ]);
-    all.extend(fill);
-    all.extend([
-        insn(ADD_IMM, 8, 0, 0, 1), // no room: what the jump before it skips
-        insn(ADD_IMM, 6, 0, 0, 1),
-        insn(ADD_IMM, 7, 0, 0, -1),
-    ]);
-    let back = top as i16 - all.len() as i16 - 1;
-    all.extend([
-        insn(JUMP_UNLESS_IMM, 7, 0, back, 0),
-        insn(MOVE, 0, 8, 0, 0),
-        insn(EXIT, 0, 0, 0, 0),
-    ]);
-    all
 }

@@ -9,9 +9,6 @@ const SHARED_MEMORY: &str = "/dev/shm";
 const PREFIX: &str = "perfring-bench-";
 
 /// Creates a directory of files in memory, which exists until it is dropped.
-///
-/// # Errors
-/// If it cannot be created.
 pub fn memory_dir() -> Result<tempfile::TempDir> {
     // In memory, where there is such a file system: the disk is not to be measured.
     let memory = Path::new(SHARED_MEMORY);

@@ -17,9 +17,6 @@ struct Line(AtomicU64);
 
 /// Returns the hop between this processor and the farthest of those; `None` if there are none. With
 /// few round trips in a latency sample, there are few here as well.
-///
-/// # Errors
-/// If the threads cannot be pinned.
 pub fn farthest_hop_ns(
     here: usize,
     there: &[usize],

@@ -20,9 +20,6 @@ pub trait Call: 'static {
     const REFUSES: bool;
 
     /// Publishes a record of this payload.
-    ///
-    /// # Errors
-    /// There is no room.
     fn publish<const N: usize>(
         producer: &mut Producer,
         payload: &[u8; N],
@@ -138,7 +135,7 @@ impl<C: Call, const DEFAULT: bool> Way for Calls<C, DEFAULT> {
         }
     }
 
-    fn sender(path: &Path, _: &Setup) -> Result<Caller<C>> {
+    fn sender(path: &Path, _: &Setup, _: usize) -> Result<Caller<C>> {
         Producer::attach(path).map(|producer| Caller(producer, PhantomData)).map_err(error)
     }
 

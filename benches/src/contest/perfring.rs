@@ -66,7 +66,7 @@ pub fn can() -> Can {
 }
 
 /// Describes a row of perfring's.
-pub fn about(name: &'static str, setup: &Setup, how: &str) -> About {
+fn about(name: &'static str, setup: &Setup, how: &str) -> About {
     let mode = match (setup.overwrite, setup.receivers) {
         (false, _) => "lossless",
         (true, 1) => "overwrite, an observer",
@@ -91,7 +91,7 @@ pub fn options(setup: &Setup, producers: Producers, evict: Evict) -> Options {
     Options { size: setup.data_size, policy, evict, producers, ..Options::default() }
 }
 
-/// A way to use one ring.
+/// A way to use a ring, or many.
 pub trait Way: 'static {
     /// Its writing end.
     type Sender: Sender;
@@ -120,20 +120,24 @@ pub trait Way: 'static {
         options(setup, Self::PRODUCERS, Evict::Exact)
     }
 
+    /// Describes how its reader waits, if not by the setup's strategy.
+    fn waits(_: &Setup) -> Option<String> {
+        None
+    }
+
+    /// See [`Contestant::create`].
+    fn create(path: &Path, setup: &Setup) -> Result<()> {
+        files::create(path, &Self::options(setup)).map_err(error)
+    }
+
     /// See [`Contestant::sender`].
-    ///
-    /// # Errors
-    /// The ring's.
-    fn sender(path: &Path, setup: &Setup) -> Result<Self::Sender>;
+    fn sender(path: &Path, setup: &Setup, index: usize) -> Result<Self::Sender>;
 
     /// See [`Contestant::receiver`].
-    ///
-    /// # Errors
-    /// The ring's.
     fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<Self::Receiver>;
 }
 
-/// A ring that is used in this way.
+/// A ring, or many, used in this way.
 pub struct Ring<W>(PhantomData<fn() -> W>);
 
 impl<W: Way> Contestant for Ring<W> {
@@ -150,15 +154,16 @@ impl<W: Way> Contestant for Ring<W> {
     }
 
     fn about(setup: &Setup) -> About {
-        about(W::NAME, setup, &W::how(setup))
+        let about = about(W::NAME, setup, &W::how(setup));
+        About { waits: W::waits(setup).unwrap_or(about.waits), ..about }
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<()> {
-        files::create(path, &W::options(setup)).map_err(error)
+        W::create(path, setup)
     }
 
-    fn sender(path: &Path, setup: &Setup, _index: usize) -> Result<W::Sender> {
-        W::sender(path, setup)
+    fn sender(path: &Path, setup: &Setup, index: usize) -> Result<W::Sender> {
+        W::sender(path, setup, index)
     }
 
     fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<W::Receiver> {
@@ -192,7 +197,7 @@ impl<const HALF: bool> Way for InPlace<HALF> {
         options(setup, Producers::One, if HALF { Evict::Half } else { Evict::Exact })
     }
 
-    fn sender(path: &Path, _: &Setup) -> Result<Producer> {
+    fn sender(path: &Path, _: &Setup, _: usize) -> Result<Producer> {
         Producer::attach(path).map_err(error)
     }
 
@@ -252,17 +257,11 @@ enum End {
 
 impl Reader {
     /// Attaches.
-    ///
-    /// # Errors
-    /// The ring's.
     pub fn open(path: &Path, setup: &Setup) -> Result<Self> {
         Self::open_paced(path, setup, Some(setup.pace))
     }
 
     /// Attaches, and chooses how to wait, or does not.
-    ///
-    /// # Errors
-    /// The ring's.
     pub fn open_paced(path: &Path, setup: &Setup, pace: Option<WaitStrategy>) -> Result<Self> {
         let wait = pace.map_or_else(Default::default, Into::into);
         let end = if setup.overwrite {

@@ -216,28 +216,8 @@ fn title(shape: Shape) -> &'static str {
     }
 }
 
-const HEAD: [&str; 20] = [
-    "payload",
-    "way",
-    "ring",
-    "producers",
-    "cores",
-    "distance",
-    "hop ns",
-    "samples",
-    "left out",
-    "M records/s",
-    "range",
-    "ns/record",
-    "of exclusive",
-    "of two",
-    "of bpf",
-    "bpf quoted",
-    "full",
-    "contended",
-    "pending",
-    "bad",
-];
+const HEAD: &str = "payload | way | ring | producers | cores | distance | hop ns | samples | left out | M records/s | \
+                    range | ns/record | of exclusive | of two | of bpf | bpf quoted | full | contended | pending | bad";
 
 /// Whether the kernel's ring was measured.
 #[derive(Debug, Serialize)]
@@ -261,7 +241,7 @@ pub(crate) fn write(found: &Found, options: &Options, out: &mut dyn Write) -> Re
             .iter()
             .filter(|group| group.cases.first().is_some_and(|(case, _)| case.shape == shape));
         let rows: Vec<Row> = groups.flat_map(|group| medians(found, group, options)).collect();
-        writeln!(out, "\n{}\n{}", title(shape), aligned(&HEAD, rows.iter().map(cells)))?;
+        writeln!(out, "\n{}\n{}", title(shape), aligned(HEAD, rows.iter().map(cells)))?;
         match shape {
             Shape::Alone => {
                 uncontended(&rows, out)?;

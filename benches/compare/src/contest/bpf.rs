@@ -2,9 +2,9 @@
 //! and submits it; a system call runs it for a block of records. The reader is in another process
 //! and reads in place.
 
-use crate::contest::program::{Loop, ProgramSender, block, op};
+use crate::contest::program::ProgramSender;
 use crate::contest::stream::sleep_until_readable;
-use perfring_bench::bpf::{Map, Reader, insn, number};
+use perfring_bench::bpf::{Map, Reader, block, into_ringbuf, number};
 use perfring_bench::contestant::{About, Can, Contestant, Location, Receiver, Setup, Visit};
 use perfring_bench::waits::Waits;
 use perfring_bench::{BenchError, Result};
@@ -15,24 +15,6 @@ use std::time::Duration;
 /// mode. One that sleeps is used as libbpf does: the kernel decides about wake-ups, and each record is
 /// released.
 pub struct Bpf;
-
-const RINGBUF_RESERVE: i32 = 131;
-const RINGBUF_SUBMIT: i32 = 132;
-const NO_WAKEUP: i32 = 1;
-
-fn program(map: u32, payload: usize, quiet: bool) -> Vec<u64> {
-    let mut code = Loop::begin(payload);
-    code.map(1, map);
-    code.push(insn(op::MOVE_IMM, 2, 0, 0, payload as i32));
-    code.push(insn(op::MOVE_IMM, 3, 0, 0, 0));
-    code.push(insn(op::CALL, 0, 0, 0, RINGBUF_RESERVE));
-    code.end_if(op::JUMP_IF_IMM, 0, 0);
-    code.fill(payload);
-    code.push(insn(op::MOVE, 1, 0, 0, 0));
-    code.push(insn(op::MOVE_IMM, 2, 0, 0, if quiet { NO_WAKEUP } else { 0 }));
-    code.push(insn(op::CALL, 0, 0, 0, RINGBUF_SUBMIT));
-    code.finish()
-}
 
 /// The ring, and the file with its id.
 pub struct Held {
@@ -70,7 +52,7 @@ impl Contestant for Bpf {
     fn check() -> Result<(), String> {
         let size = rustix::param::page_size() as u64;
         let tried = Map::create(size).and_then(|map| {
-            ProgramSender::load(&program(number(map.fd()), 8, false), 8)?;
+            ProgramSender::load(&into_ringbuf(number(map.fd()), 8, true, false), 8)?;
             Map::open(map.id()?, size)?;
             Ok(())
         });
@@ -121,7 +103,7 @@ impl Contestant for Bpf {
 
     fn sender(path: &Path, setup: &Setup, _index: usize) -> Result<ProgramSender> {
         let map = open(path, setup)?;
-        let code = program(number(map.fd()), setup.payload, !setup.sleeping);
+        let code = into_ringbuf(number(map.fd()), setup.payload, setup.sleeping, false);
         ProgramSender::load(&code, setup.payload)
     }
 

@@ -2,8 +2,11 @@
 //! newest record at the head and walks to older ones. The reader has to pause the writing
 //! meanwhile.
 
-use crate::contest::perf_ring::{Held, PerfSender, Ring, check, create, pause, processors, rings};
-use crate::contest::program::block;
+use crate::contest::perf_ring::{
+    Held, ON_STACK, Ring, check, create, pause, processors, rings, sender,
+};
+use crate::contest::program::ProgramSender;
+use perfring_bench::bpf::block;
 use perfring_bench::contestant::{
     About, Can, Cannot, Contestant, Location, Receiver, Setup, Visit,
 };
@@ -15,7 +18,7 @@ use std::path::Path;
 pub struct PerfOverwrite;
 
 impl Contestant for PerfOverwrite {
-    type Sender = PerfSender;
+    type Sender = ProgramSender;
     type Receiver = PerfSnapshot;
     type Held = Held;
 
@@ -25,7 +28,7 @@ impl Contestant for PerfOverwrite {
 
     fn can() -> Can {
         Can {
-            payload: 65_472,
+            payload: ON_STACK,
             lossless: Err("it overwrites; see bpf"),
             senders: Err("only its overwriting is measured"),
             overwrite: Ok(()),
@@ -59,8 +62,8 @@ impl Contestant for PerfOverwrite {
         create(path, setup.data_size)
     }
 
-    fn sender(path: &Path, setup: &Setup, _index: usize) -> Result<PerfSender> {
-        PerfSender::new(path, setup.payload)
+    fn sender(path: &Path, setup: &Setup, _index: usize) -> Result<ProgramSender> {
+        sender(path, setup.payload)
     }
 
     fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<PerfSnapshot> {

@@ -3,12 +3,11 @@
 
 use crate::contest::bpf::number_at;
 use crate::contest::handed::{self, Whose};
-use crate::contest::program::{Loop, ProgramSender, op};
+use crate::contest::program::ProgramSender;
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
-use perfring_bench::bpf::{create_map, insn, map_id, number, open_map, set_entry};
-use perfring_bench::contestant::{Fill, Sender};
+use perfring_bench::bpf::{Loop, create_map, insn, map_id, number, op, open_map, set_entry};
 use perfring_bench::error::system;
 use perfring_bench::{BenchError, Result};
 use std::ffi::{c_long, c_void};
@@ -18,17 +17,14 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Types of maps.
-const MAP_TYPE_ARRAY: u32 = 2;
+/// The type of the map.
 const MAP_TYPE_PERF_EVENT_ARRAY: u32 = 4;
-/// Functions that the program calls.
-const MAP_LOOKUP_ELEM: i32 = 1;
-const GET_SMP_PROCESSOR_ID: i32 = 8;
+/// The function that the program calls.
 const PERF_EVENT_OUTPUT: i32 = 25;
 /// Selects the ring of the present processor.
 const CURRENT_CPU: i32 = -1;
-/// Payloads that are assembled on the program's stack, of 512 bytes in all.
-const ON_STACK: usize = 256;
+/// Payloads that fit the program's stack, of 512 bytes in all.
+pub(super) const ON_STACK: usize = 256;
 
 /// The event type of programs' output, and its bits.
 const TYPE_SOFTWARE: u32 = 1;
@@ -226,28 +222,12 @@ pub(super) fn rings(path: &Path, index: usize) -> Result<Vec<(Ring, u64)>> {
     Ok(rings.into_iter().map(|ring| (ring, 0)).collect())
 }
 
-/// Returns the program that writes to the rings of a map, and the map in which it assembles what
-/// its stack does not hold.
-pub(super) fn publisher(path: &Path, payload: usize) -> Result<(ProgramSender, Option<OwnedFd>)> {
+/// Returns a program that writes to the rings of a map. It assembles each record on its stack.
+pub(super) fn sender(path: &Path, payload: usize) -> Result<ProgramSender> {
     let map = open_map(number_at(path)?)?;
-    let scratch = if payload > ON_STACK {
-        Some(create_map(MAP_TYPE_ARRAY, [4, payload as u32], processors())?)
-    } else {
-        None
-    };
     let mut code = Loop::begin(payload);
-    if let Some(scratch) = &scratch {
-        code.push(insn(op::CALL, 0, 0, 0, GET_SMP_PROCESSOR_ID));
-        code.push(insn(op::STORE_HALF, 10, 0, -4, 0));
-        code.map(1, number(scratch.as_fd()));
-        code.push(insn(op::MOVE, 2, 10, 0, 0));
-        code.push(insn(op::ADD_IMM, 2, 0, 0, -4));
-        code.push(insn(op::CALL, 0, 0, 0, MAP_LOOKUP_ELEM));
-        code.end_if(op::JUMP_IF_IMM, 0, 0);
-    } else {
-        code.push(insn(op::MOVE, 0, 10, 0, 0));
-        code.push(insn(op::ADD_IMM, 0, 0, 0, -(payload as i32)));
-    }
+    code.push(insn(op::MOVE, 0, 10, 0, 0));
+    code.push(insn(op::ADD_IMM, 0, 0, 0, -(payload as i32)));
     code.fill(payload);
     code.push(insn(op::MOVE, 4, 0, 0, 0));
     code.push(insn(op::MOVE, 1, 9, 0, 0));
@@ -256,7 +236,7 @@ pub(super) fn publisher(path: &Path, payload: usize) -> Result<(ProgramSender, O
     code.push(insn(op::MOVE_IMM, 5, 0, 0, payload as i32));
     code.push(insn(op::CALL, 0, 0, 0, PERF_EVENT_OUTPUT));
     code.end_if(op::JUMP_UNLESS_IMM, 0, 0);
-    Ok((ProgramSender::load(&code.finish(), payload)?, scratch))
+    ProgramSender::load(&code.finish(), payload)
 }
 
 /// Checks whether all of it is available here.
@@ -265,37 +245,9 @@ pub(super) fn check() -> Result<(), String> {
         let path =
             PathBuf::from("/dev/shm").join(format!("perfring-probe-{}", nix::unistd::getpid()));
         let held = create(&path, rustix::param::page_size() as u64)?;
-        publisher(&path, 8)?;
+        sender(&path, 8)?;
         drop(held);
         Ok(())
     };
     try_all().map_err(crate::contest::bpf::privileges)
-}
-
-/// The sender, and the map in which its program assembles a long record.
-pub struct PerfSender {
-    publisher: ProgramSender,
-    _scratch: Option<OwnedFd>,
-}
-
-impl PerfSender {
-    pub(super) fn new(path: &Path, payload: usize) -> Result<Self> {
-        let (publisher, scratch) = publisher(path, payload)?;
-        Ok(PerfSender { publisher, _scratch: scratch })
-    }
-}
-
-impl Sender for PerfSender {
-    #[inline]
-    fn send<const N: usize>(
-        &mut self,
-        numbers: std::ops::Range<u64>,
-        fill: impl Fill<N>,
-    ) -> Result<()> {
-        self.publisher.send(numbers, fill)
-    }
-
-    fn offer<const N: usize>(&mut self, number: u64, fill: impl Fill<N>) -> Result<bool> {
-        self.publisher.offer(number, fill)
-    }
 }

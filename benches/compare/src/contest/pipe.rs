@@ -1,23 +1,18 @@
 //! A named pipe. It carries bytes, so both ends agree on the length of a record, and many records
 //! are written by one `write` and read by one `read`.
 
-use crate::contest::stream::{CHUNK, Inbox, Outbox, sleep_until_readable};
+use crate::contest::stream::{CHUNK, Outbox, StreamReceiver};
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::libc;
 use nix::sys::stat::Mode;
 use nix::unistd::{mkfifo, unlink};
-use perfring_bench::contestant::{
-    About, Can, Contestant, Fill, Location, Receiver, Sender, Setup, Visit,
-};
+use perfring_bench::contestant::{About, Can, Contestant, Fill, Location, Sender, Setup};
 use perfring_bench::error::system;
-use perfring_bench::waits::Waits;
 use perfring_bench::{BenchError, Result};
 use rustix::io::ioctl_fionread;
-use std::cell::RefCell;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// A pipe, many records a `write`.
 pub struct Pipe;
@@ -63,7 +58,7 @@ impl Drop for Held {
 
 impl Contestant for Pipe {
     type Sender = PipeSender;
-    type Receiver = PipeReceiver;
+    type Receiver = StreamReceiver;
     type Held = Held;
 
     fn can() -> Can {
@@ -119,11 +114,10 @@ impl Contestant for Pipe {
         Ok(PipeSender { pipe, outbox, pages: size as usize / PAGE })
     }
 
-    fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<PipeReceiver> {
+    fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<StreamReceiver> {
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let pipe = open(path, flags, Mode::empty()).map_err(system("opening a pipe"))?;
-        let inbox = Inbox::new(setup.payload);
-        Ok(PipeReceiver { pipe, inbox, waits: Waits::new(setup.pace), payload: setup.payload })
+        Ok(StreamReceiver::new(vec![pipe], setup))
     }
 }
 
@@ -151,44 +145,5 @@ impl Sender for PipeSender {
             }
         }
         self.outbox.offer(&self.pipe, number, fill).map_err(system("writing to a pipe"))
-    }
-}
-
-/// The reading end.
-pub struct PipeReceiver {
-    pipe: OwnedFd,
-    inbox: Inbox,
-    waits: Waits,
-    payload: usize,
-}
-
-impl Receiver for PipeReceiver {
-    #[inline(always)]
-    fn drain<const N: usize>(&mut self, mut visit: impl Visit<N>) -> Result<u64> {
-        let mut count = 0;
-        while self.inbox.fetch(&self.pipe, N).map_err(system("reading from a pipe"))? {
-            count += self.inbox.show(usize::MAX, &mut visit);
-        }
-        Ok(count)
-    }
-
-    #[inline(always)]
-    fn next<const N: usize>(&mut self, visit: impl Visit<N>) -> Result<bool> {
-        self.inbox.fetch(&self.pipe, N).map_err(system("reading from a pipe"))?;
-        Ok(self.inbox.show(1, visit) > 0)
-    }
-
-    #[inline]
-    fn wait(&mut self) {
-        // Polling is reading. An error here occurs again in `drain`.
-        let (inbox, pipe) = (RefCell::new(&mut self.inbox), &self.pipe);
-        self.waits.wait(|| inbox.borrow_mut().fetch(pipe, self.payload).unwrap_or(true));
-    }
-
-    fn sleep(&mut self, timeout: Duration) -> Result<()> {
-        if self.inbox.has(self.payload) {
-            return Ok(());
-        }
-        sleep_until_readable([self.pipe.as_fd()].into_iter(), timeout).map(drop)
     }
 }

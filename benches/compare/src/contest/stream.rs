@@ -4,11 +4,13 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{read, write};
 use perfring_bench::Result;
-use perfring_bench::contestant::{Fill, Visit};
+use perfring_bench::contestant::{Fill, Receiver, Setup, Visit};
 use perfring_bench::error::system;
+use perfring_bench::waits::Waits;
+use std::cell::RefCell;
 use std::hint::spin_loop;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// Most bytes of one `write` or `read`: what is copied into the kernel is then still in the nearer
@@ -47,9 +49,6 @@ pub fn wait_until<T>(mut attempt: impl FnMut() -> Result<Option<T>, Errno>) -> R
 }
 
 /// Sleeps until one of them is readable, or for so long. Returns whether one is.
-///
-/// # Errors
-/// See `poll(2)`.
 pub fn sleep_until_readable<'fd>(
     fds: impl Iterator<Item = BorrowedFd<'fd>>,
     timeout: Duration,
@@ -96,9 +95,6 @@ impl Outbox {
     }
 
     /// Fills and writes them all. Waits for room.
-    ///
-    /// # Errors
-    /// See `write(2)`.
     #[inline(always)]
     pub fn send<const N: usize>(
         &mut self,
@@ -126,9 +122,6 @@ impl Outbox {
 
     /// Fills a record and writes it, if there is room. The caller knows that it is written
     /// completely or not at all.
-    ///
-    /// # Errors
-    /// See `write(2)`.
     pub fn offer<const N: usize>(
         &mut self,
         fd: &impl AsFd,
@@ -147,7 +140,7 @@ impl Outbox {
 }
 
 /// Records as they are read from a stream of bytes.
-pub struct Inbox {
+struct Inbox {
     buffer: Box<[[u64; 8]]>,
     from: usize,
     to: usize,
@@ -155,22 +148,19 @@ pub struct Inbox {
 
 impl Inbox {
     /// Creates an inbox for records of so many bytes.
-    pub fn new(payload: usize) -> Self {
+    fn new(payload: usize) -> Self {
         Inbox { buffer: buffer(CHUNK.max(payload)), from: 0, to: 0 }
     }
 
     /// Returns whether there is a complete record.
     #[inline(always)]
-    pub fn has(&self, payload: usize) -> bool {
+    fn has(&self, payload: usize) -> bool {
         self.to - self.from >= payload
     }
 
     /// Reads, if less than a record is left. Returns whether anything arrived. Never waits.
-    ///
-    /// # Errors
-    /// See `read(2)`.
     #[inline(always)]
-    pub fn fetch(&mut self, fd: &impl AsFd, payload: usize) -> Result<bool, Errno> {
+    fn fetch(&mut self, fd: &impl AsFd, payload: usize) -> Result<bool, Errno> {
         if self.has(payload) {
             return Ok(true);
         }
@@ -188,7 +178,7 @@ impl Inbox {
 
     /// Passes all complete records to `visit`, or only the next one. Returns how many.
     #[inline(always)]
-    pub fn show<const N: usize>(&mut self, most: usize, mut visit: impl Visit<N>) -> u64 {
+    fn show<const N: usize>(&mut self, most: usize, mut visit: impl Visit<N>) -> u64 {
         let (records, _) = bytes(&self.buffer)[self.from..self.to].as_chunks::<N>();
         let records = &records[..records.len().min(most)];
         for record in records {
@@ -196,5 +186,67 @@ impl Inbox {
         }
         self.from += size_of_val(records);
         records.len() as u64
+    }
+}
+
+/// The reading end of a pipe, or of the connections of all senders.
+pub struct StreamReceiver {
+    inboxes: Vec<(OwnedFd, Inbox)>,
+    /// The connection whose turn is next where one record is requested.
+    turn: usize,
+    waits: Waits,
+    payload: usize,
+}
+
+impl StreamReceiver {
+    /// Reads from these.
+    pub fn new(fds: Vec<OwnedFd>, setup: &Setup) -> Self {
+        let payload = setup.payload;
+        let inboxes = fds.into_iter().map(|fd| (fd, Inbox::new(payload))).collect();
+        StreamReceiver { inboxes, turn: 0, waits: Waits::new(setup.pace), payload }
+    }
+}
+
+impl Receiver for StreamReceiver {
+    #[inline(always)]
+    fn drain<const N: usize>(&mut self, mut visit: impl Visit<N>) -> Result<u64> {
+        let mut count = 0;
+        for (socket, inbox) in &mut self.inboxes {
+            while inbox.fetch(socket, N).map_err(system("read"))? {
+                count += inbox.show(usize::MAX, &mut visit);
+            }
+        }
+        Ok(count)
+    }
+
+    #[inline(always)]
+    fn next<const N: usize>(&mut self, mut visit: impl Visit<N>) -> Result<bool> {
+        for _ in 0..self.inboxes.len() {
+            self.turn = if self.turn + 1 < self.inboxes.len() { self.turn + 1 } else { 0 };
+            let (socket, inbox) = &mut self.inboxes[self.turn];
+            inbox.fetch(socket, N).map_err(system("read"))?;
+            if inbox.show(1, &mut visit) > 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    #[inline]
+    fn wait(&mut self) {
+        // Polling is reading. An error here occurs again in `drain`.
+        let (inboxes, payload) = (RefCell::new(&mut self.inboxes), self.payload);
+        self.waits.wait(|| {
+            let mut inboxes = inboxes.borrow_mut();
+            inboxes.iter_mut().any(|(socket, inbox)| inbox.fetch(socket, payload).unwrap_or(true))
+        });
+    }
+
+    fn sleep(&mut self, timeout: Duration) -> Result<()> {
+        if self.inboxes.iter().any(|(_, inbox)| inbox.has(self.payload)) {
+            return Ok(());
+        }
+        sleep_until_readable(self.inboxes.iter().map(|(socket, _)| socket.as_fd()), timeout)
+            .map(drop)
     }
 }

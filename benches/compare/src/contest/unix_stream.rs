@@ -1,23 +1,18 @@
 //! A Unix domain socket of bytes: as with a pipe, many records are written by one `write`.
 
 use crate::contest::handed::{self, Held, Whose};
-use crate::contest::stream::{CHUNK, Inbox, Outbox, sleep_until_readable};
+use crate::contest::stream::{CHUNK, Outbox, StreamReceiver};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, accept4, bind, connect, getsockopt,
     listen, setsockopt, socket, sockopt,
 };
-use perfring_bench::contestant::{
-    About, Can, Contestant, Fill, Location, Receiver, Sender, Setup, Visit,
-};
+use perfring_bench::contestant::{About, Can, Contestant, Fill, Location, Sender, Setup};
 use perfring_bench::error::system;
-use perfring_bench::waits::Waits;
 use perfring_bench::{BenchError, Result};
-use std::cell::RefCell;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
-use std::time::Duration;
 
 /// Up to this many bytes, the kernel takes a `write` completely or not at all.
 const WHOLE: usize = 32 << 10;
@@ -134,15 +129,7 @@ impl Contestant for UnixStream {
     }
 
     fn receiver(path: &Path, setup: &Setup, index: usize) -> Result<StreamReceiver> {
-        let sockets = accept_all(path, setup, index)?;
-        let inboxes =
-            sockets.into_iter().map(|socket| (socket, Inbox::new(setup.payload))).collect();
-        Ok(StreamReceiver {
-            inboxes,
-            turn: 0,
-            waits: Waits::new(setup.pace),
-            payload: setup.payload,
-        })
+        Ok(StreamReceiver::new(accept_all(path, setup, index)?, setup))
     }
 }
 
@@ -163,58 +150,5 @@ impl Sender for StreamSender {
             return Err(BenchError::Cannot("refuse records over 32 KiB: part of one may fit"));
         }
         self.outbox.offer(&self.socket, number, fill).map_err(system("writing to a socket"))
-    }
-}
-
-/// The reading end.
-pub struct StreamReceiver {
-    inboxes: Vec<(OwnedFd, Inbox)>,
-    /// The connection whose turn is next where one record is requested.
-    turn: usize,
-    waits: Waits,
-    payload: usize,
-}
-
-impl Receiver for StreamReceiver {
-    #[inline(always)]
-    fn drain<const N: usize>(&mut self, mut visit: impl Visit<N>) -> Result<u64> {
-        let mut count = 0;
-        for (socket, inbox) in &mut self.inboxes {
-            while inbox.fetch(socket, N).map_err(system("reading from a socket"))? {
-                count += inbox.show(usize::MAX, &mut visit);
-            }
-        }
-        Ok(count)
-    }
-
-    #[inline(always)]
-    fn next<const N: usize>(&mut self, mut visit: impl Visit<N>) -> Result<bool> {
-        for _ in 0..self.inboxes.len() {
-            self.turn = if self.turn + 1 < self.inboxes.len() { self.turn + 1 } else { 0 };
-            let (socket, inbox) = &mut self.inboxes[self.turn];
-            inbox.fetch(socket, N).map_err(system("reading from a socket"))?;
-            if inbox.show(1, &mut visit) > 0 {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    #[inline]
-    fn wait(&mut self) {
-        // Polling is reading. An error here occurs again in `drain`.
-        let (inboxes, payload) = (RefCell::new(&mut self.inboxes), self.payload);
-        self.waits.wait(|| {
-            let mut inboxes = inboxes.borrow_mut();
-            inboxes.iter_mut().any(|(socket, inbox)| inbox.fetch(socket, payload).unwrap_or(true))
-        });
-    }
-
-    fn sleep(&mut self, timeout: Duration) -> Result<()> {
-        if self.inboxes.iter().any(|(_, inbox)| inbox.has(self.payload)) {
-            return Ok(());
-        }
-        sleep_until_readable(self.inboxes.iter().map(|(socket, _)| socket.as_fd()), timeout)
-            .map(drop)
     }
 }

@@ -4,8 +4,9 @@ use crate::Fallible;
 use perfring_bench::case::Scale;
 use perfring_bench::workload::Workload;
 use perfring_compare::options::Options;
-use perfring_compare::rows::{Row, faults};
+use perfring_compare::rows::Row;
 use perfring_compare::run::run;
+use perfring_compare::summary::faults;
 use std::io;
 use std::time::{Duration, Instant};
 

@@ -4,18 +4,15 @@ use super::sets::{FromSet, Ordered};
 use nix::unistd::{SysconfVar, sysconf};
 use perfring_bench::Result;
 use perfring_bench::contest::perfring::{
-    PATIENCE, Reader, about, can, error, options, refusal, taken,
+    PATIENCE, Reader, Way, can, error, options, refusal, taken,
 };
-use perfring_bench::contestant::{
-    About, Can, Cannot, Contestant, Fill, Receiver, Sender, Setup, Visit,
-};
+use perfring_bench::contestant::{Can, Cannot, Fill, Receiver, Sender, Setup, Visit};
 use perfring_bench::payload::Pool;
 use perfring_bench::waits::WaitStrategy;
 use perfring_consumer::{Consumer, ConsumerOptions};
 use perfring_producer::{CpuProducer, Evict, Options, Producer, Producers, RecordType, files};
 use perfring_set::{FullestFirst, Merge};
 use std::hint::spin_loop;
-use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,86 +25,21 @@ const DELAY: Duration = Duration::from_millis(1);
 /// The reason why separate rings are absent where there is one sender.
 const ALONE: &str = "each producer has its own ring: then it is `perfring in place`";
 
-/// A way to use many rings.
-pub trait Ways: 'static {
-    /// The writing end of one ring.
-    type Sender: Sender;
-    /// The reading end of all of them.
-    type Receiver: Receiver;
-    /// Its name in tables.
-    const NAME: &'static str;
-
-    /// Describes it.
-    fn how(setup: &Setup) -> String;
-
-    /// See [`Contestant::can`].
-    fn can() -> Can {
-        Can {
-            senders: Ok(()),
-            overwrite: Err("a set is read without losses; `perfring rings in turn` overwrites"),
-            receivers: Err(ALONE),
-            sleeping: Err("the reader of many rings polls all of them"),
-            refuses: Err(ALONE),
-            ..can()
-        }
+/// Returns everything that many rings can do.
+fn rings() -> Can {
+    Can {
+        senders: Ok(()),
+        overwrite: Err("a set is read without losses; `perfring rings in turn` overwrites"),
+        receivers: Err(ALONE),
+        sleeping: Err("the reader of many rings polls all of them"),
+        refuses: Err(ALONE),
+        ..can()
     }
-
-    /// See [`Contestant::cannot`].
-    fn cannot() -> Cannot {
-        Cannot::NOTHING
-    }
-
-    /// See [`Contestant::create`].
-    ///
-    /// # Errors
-    /// The rings'.
-    fn create(path: &Path, setup: &Setup) -> Result<()>;
-
-    /// See [`Contestant::sender`].
-    ///
-    /// # Errors
-    /// The ring's.
-    fn sender(path: &Path, index: usize) -> Result<Self::Sender>;
-
-    /// See [`Contestant::receiver`].
-    ///
-    /// # Errors
-    /// The rings'.
-    fn receiver(path: &Path, setup: &Setup) -> Result<Self::Receiver>;
 }
 
-/// Rings that are used in this way.
-pub struct Many<W>(PhantomData<fn() -> W>);
-
-impl<W: Ways> Contestant for Many<W> {
-    type Sender = W::Sender;
-    type Receiver = W::Receiver;
-    type Held = ();
-
-    fn can() -> Can {
-        W::can()
-    }
-
-    fn cannot() -> Cannot {
-        W::cannot()
-    }
-
-    fn about(setup: &Setup) -> About {
-        let waits = format!("busy, {} PAUSE between polls", pauses(setup));
-        About { waits, ..about(W::NAME, setup, &W::how(setup)) }
-    }
-
-    fn create(path: &Path, setup: &Setup) -> Result<()> {
-        W::create(path, setup)
-    }
-
-    fn sender(path: &Path, _setup: &Setup, index: usize) -> Result<W::Sender> {
-        W::sender(path, index)
-    }
-
-    fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<W::Receiver> {
-        W::receiver(path, setup)
-    }
+/// Describes how the reader of many rings waits.
+fn waits(setup: &Setup) -> Option<String> {
+    Some(format!("busy, {} PAUSE between polls", pauses(setup)))
 }
 
 fn pauses(setup: &Setup) -> u32 {
@@ -141,7 +73,7 @@ fn consumers(path: &Path, setup: &Setup) -> Result<Vec<Consumer>> {
 /// Read from the fullest ring first, by `perfring_set::FullestFirst`.
 pub struct Fullest;
 
-impl Ways for Fullest {
+impl Way for Fullest {
     type Sender = Producer;
     type Receiver = FromSet<FullestFirst>;
     const NAME: &'static str = "perfring rings";
@@ -150,15 +82,27 @@ impl Ways for Fullest {
         format!("{} rings of one producer each, fullest first, no timestamps", setup.senders)
     }
 
+    fn can() -> Can {
+        rings()
+    }
+
+    fn cannot() -> Cannot {
+        Cannot::NOTHING
+    }
+
+    fn waits(setup: &Setup) -> Option<String> {
+        waits(setup)
+    }
+
     fn create(path: &Path, setup: &Setup) -> Result<()> {
         make(path, setup, false)
     }
 
-    fn sender(path: &Path, index: usize) -> Result<Producer> {
+    fn sender(path: &Path, _: &Setup, index: usize) -> Result<Producer> {
         attach(path, index)
     }
 
-    fn receiver(path: &Path, setup: &Setup) -> Result<FromSet<FullestFirst>> {
+    fn receiver(path: &Path, setup: &Setup, _: usize) -> Result<FromSet<FullestFirst>> {
         let mut set = FullestFirst::new();
         for consumer in consumers(path, setup)? {
             set.add(Box::new(consumer));
@@ -171,7 +115,7 @@ impl Ways for Fullest {
 /// rings have not.
 pub struct InOrder;
 
-impl Ways for InOrder {
+impl Way for InOrder {
     type Sender = Producer;
     type Receiver = FromSet<Ordered>;
     const NAME: &'static str = "perfring rings merged";
@@ -185,15 +129,27 @@ impl Ways for InOrder {
         )
     }
 
+    fn can() -> Can {
+        rings()
+    }
+
+    fn cannot() -> Cannot {
+        Cannot::NOTHING
+    }
+
+    fn waits(setup: &Setup) -> Option<String> {
+        waits(setup)
+    }
+
     fn create(path: &Path, setup: &Setup) -> Result<()> {
         make(path, setup, true)
     }
 
-    fn sender(path: &Path, index: usize) -> Result<Producer> {
+    fn sender(path: &Path, _: &Setup, index: usize) -> Result<Producer> {
         attach(path, index)
     }
 
-    fn receiver(path: &Path, setup: &Setup) -> Result<FromSet<Ordered>> {
+    fn receiver(path: &Path, setup: &Setup, _: usize) -> Result<FromSet<Ordered>> {
         let mut merge = Merge::new(DELAY).map_err(error)?;
         let consumers = consumers(path, setup)?.into_iter();
         let sources = consumers.map(|consumer| merge.add(Box::new(consumer))).collect();
@@ -204,7 +160,7 @@ impl Ways for InOrder {
 /// Read one ring after the other, each until it is empty: there is no order between them.
 pub struct InTurn;
 
-impl Ways for InTurn {
+impl Way for InTurn {
     type Sender = Producer;
     type Receiver = Turns;
     const NAME: &'static str = "perfring rings in turn";
@@ -214,22 +170,26 @@ impl Ways for InTurn {
     }
 
     fn can() -> Can {
-        Can { overwrite: Ok(()), ..Fullest::can() }
+        Can { overwrite: Ok(()), ..rings() }
     }
 
     fn cannot() -> Cannot {
         Cannot { follow: Err(ALONE), overwrite_alone: Err(ALONE), ..Cannot::NOTHING }
     }
 
+    fn waits(setup: &Setup) -> Option<String> {
+        waits(setup)
+    }
+
     fn create(path: &Path, setup: &Setup) -> Result<()> {
         make(path, setup, false)
     }
 
-    fn sender(path: &Path, index: usize) -> Result<Producer> {
+    fn sender(path: &Path, _: &Setup, index: usize) -> Result<Producer> {
         attach(path, index)
     }
 
-    fn receiver(path: &Path, setup: &Setup) -> Result<Turns> {
+    fn receiver(path: &Path, setup: &Setup, _: usize) -> Result<Turns> {
         Turns::open((0..setup.senders).map(|index| ring(path, index)), setup)
     }
 }
@@ -243,7 +203,7 @@ fn cpus() -> u32 {
     online.and_then(|online| u32::try_from(online).ok()).unwrap_or(1)
 }
 
-impl Ways for Cpu {
+impl Way for Cpu {
     type Sender = PerCpu;
     type Receiver = Turns;
     const NAME: &'static str = "perfring cpu";
@@ -253,12 +213,16 @@ impl Ways for Cpu {
     }
 
     fn can() -> Can {
-        Can { overwrite: Ok(()), payload: 512, ..Fullest::can() }
+        Can { overwrite: Ok(()), payload: 512, ..rings() }
     }
 
     fn cannot() -> Cannot {
         const ORDER: &str = "its rings are read in turn, without an order between them";
         Cannot { follow: Err(ORDER), ..Cannot::NOTHING }
+    }
+
+    fn waits(setup: &Setup) -> Option<String> {
+        waits(setup)
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<()> {
@@ -267,13 +231,13 @@ impl Ways for Cpu {
         (0..cpus()).try_for_each(|cpu| producer.attach_to(cpu).map_err(error))
     }
 
-    fn sender(path: &Path, _index: usize) -> Result<PerCpu> {
+    fn sender(path: &Path, _: &Setup, _: usize) -> Result<PerCpu> {
         let producer = CpuProducer::attach(path).map_err(error)?;
         (0..cpus()).try_for_each(|cpu| producer.attach_to(cpu).map_err(error))?;
         Ok(PerCpu(producer))
     }
 
-    fn receiver(path: &Path, setup: &Setup) -> Result<Turns> {
+    fn receiver(path: &Path, setup: &Setup, _: usize) -> Result<Turns> {
         Turns::open((0..cpus()).map(|cpu| path.join(format!("cpu{cpu}"))), setup)
     }
 }

@@ -4,5 +4,5 @@ mod many;
 mod one;
 mod sets;
 
-pub use many::{Cpu, Fullest, InOrder, InTurn, Many};
+pub use many::{Cpu, Fullest, InOrder, InTurn};
 pub use one::{Batched, Named, Shared, SharedBatched, Values};

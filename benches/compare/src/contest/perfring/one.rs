@@ -40,7 +40,7 @@ impl Way for Batched {
         Can { refuses: BATCH_OF_ONE, ..can() }
     }
 
-    fn sender(path: &Path, _: &Setup) -> Result<Batches> {
+    fn sender(path: &Path, _: &Setup, _: usize) -> Result<Batches> {
         Producer::attach(path).map(Batches).map_err(error)
     }
 
@@ -105,7 +105,7 @@ impl Way for Shared {
         Can { senders: Ok(()), ..can() }
     }
 
-    fn sender(path: &Path, _: &Setup) -> Result<OneOfMany> {
+    fn sender(path: &Path, _: &Setup, _: usize) -> Result<OneOfMany> {
         SharedProducer::attach(path).map(OneOfMany).map_err(error)
     }
 
@@ -178,8 +178,8 @@ impl Way for SharedBatched {
         Can { senders: Ok(()), refuses: BATCH_OF_ONE, ..can() }
     }
 
-    fn sender(path: &Path, setup: &Setup) -> Result<SharedBatches> {
-        Shared::sender(path, setup).map(SharedBatches)
+    fn sender(path: &Path, setup: &Setup, index: usize) -> Result<SharedBatches> {
+        Shared::sender(path, setup, index).map(SharedBatches)
     }
 
     fn receiver(path: &Path, setup: &Setup, _: usize) -> Result<Reader> {
@@ -256,7 +256,7 @@ impl<const BATCHED: bool> Way for Named<BATCHED> {
         Options { consumers, ..options(setup, Producers::One, Evict::Exact) }
     }
 
-    fn sender(path: &Path, setup: &Setup) -> Result<Self::Sender> {
+    fn sender(path: &Path, setup: &Setup, _: usize) -> Result<Self::Sender> {
         let producer = Producer::attach(path).map_err(error)?;
         // It waits only for those that have come.
         until("perfring", "its consumers did not come", || {
@@ -318,7 +318,7 @@ impl Way for Values {
         ONE_CONSUMER
     }
 
-    fn sender(path: &Path, _: &Setup) -> Result<ValueSender> {
+    fn sender(path: &Path, _: &Setup, _: usize) -> Result<ValueSender> {
         Producer::attach(path).map(ValueSender).map_err(error)
     }
 

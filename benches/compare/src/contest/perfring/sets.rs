@@ -17,9 +17,6 @@ const POLLS: u32 = 64;
 /// Rings that are read as one.
 pub trait Set {
     /// Returns the next item in order.
-    ///
-    /// # Errors
-    /// The error of a ring.
     fn next(&mut self) -> Result<Option<Merged<'_>>>;
     /// Returns the reader's resume point in a ring.
     fn resume_point(&self, source: SourceId) -> Option<ResumePoint>;
