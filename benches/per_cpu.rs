@@ -1,9 +1,11 @@
-//! What publishing costs in rings per CPU, beside an exclusive and a shared ring: overwrite rings of 1 MiB that nobody
-//! reads, real processes on one core and on two. What the rings hold in the end is checked, every byte.
+//! What publishing costs in rings per CPU, beside an exclusive and a shared ring: overwrite rings
+//! of 1 MiB that nobody reads, real processes on one core and on two. What the rings hold in the
+//! end is checked, every byte.
 //!
-//! Contestants take turns within each repetition; figures are medians, with the lowest and the highest, and ratios are
-//! formed within a repetition. `cargo bench -p perfring-bench --bench per_cpu`; `cargo test` runs it briefly, to
-//! see that it works. With a reader: the comparison, `--only producers`.
+//! Contestants take turns within each repetition; figures are medians, with the lowest and the
+//! highest, and ratios are formed within a repetition. `cargo bench -p perfring-bench --bench
+//! per_cpu`; `cargo test` runs it briefly, to see that it works. With a reader: the comparison,
+//! `--only producers`.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_bench::cores::{Pinned, two_cores};
@@ -60,8 +62,8 @@ fn cores() -> [usize; 2] {
     two_cores().unwrap().unwrap()
 }
 
-/// A producer process: says that it is ready, waits for a line, publishes for so long, and says how many
-/// records that were, how long it took, and how many were refused, as contended and otherwise.
+/// A producer process: says that it is ready, waits for a line, publishes for so long, and says how
+/// many records that were, how long it took, and how many were refused, as contended and otherwise.
 fn child(path: &str, kind: &str, len: usize, core: usize, time: Duration, nap: Duration) {
     let _pinned = Pinned::to(core).unwrap();
     match kind {
@@ -137,7 +139,8 @@ impl Bench {
         path
     }
 
-    /// Lets processes publish at once into one new ring, or one new set, and checks what it holds then.
+    /// Lets processes publish at once into one new ring, or one new set, and checks what it holds
+    /// then.
     fn run(&mut self, kind: &str, time: bool, len: usize, ms: u64, who: &[Who]) -> Vec<Did> {
         let path = self.make(kind, time);
         let start = |&(core, nap): &Who| {

@@ -1,12 +1,14 @@
-//! What a reader's wait strategy costs: records one at a time, in bursts, and a flood, for each strategy. Two
-//! processes, each on a core of its own; every byte of every record is checked, and none may be missing.
+//! What a reader's wait strategy costs: records one at a time, in bursts, and a flood, for each
+//! strategy. Two processes, each on a core of its own; every byte of every record is checked, and
+//! none may be missing.
 //!
-//! The strategies take turns within each repetition. Each sample has the time of a bare cache line from one core to the
-//! other before and after it, and counts as near or far only if both say so: the cores of a virtual machine change
-//! their distance. Figures are medians, with the lowest and the highest, and the number of samples.
+//! The strategies take turns within each repetition. Each sample has the time of a bare cache line
+//! from one core to the other before and after it, and counts as near or far only if both say so:
+//! the cores of a virtual machine change their distance. Figures are medians, with the lowest and
+//! the highest, and the number of samples.
 //!
-//! `cargo bench -p perfring-bench --bench waiting`; a word after `--` runs only the rows whose name has it. `cargo test`
-//! runs it briefly, to see that it works.
+//! `cargo bench -p perfring-bench --bench waiting`; a word after `--` runs only the rows whose name
+//! has it. `cargo test` runs it briefly, to see that it works.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use perfring_bench::cores::{Distance, Pinned, two_cores};
@@ -153,7 +155,8 @@ impl Bench {
         }
     }
 
-    /// Returns the hop before, the figures, and the hop after: p50 and p99 in ns, or million records a second.
+    /// Returns the hop before, the figures, and the hop after: p50 and p99 in ns, or million
+    /// records a second.
     fn sample(&self, work: Work, api: Api, strategy: WaitStrategy) -> (f64, Vec<f64>, f64) {
         let dir = tempfile::tempdir_in(&self.dir).unwrap();
         let path = |name: &str| dir.path().join(name);
@@ -265,8 +268,8 @@ fn read_one(consumer: &mut Consumer) -> u64 {
     }
 }
 
-/// Reads numbered records of all rings up to the end of each. If records are `times`, they are of one ring and hold
-/// when they were published: returns how long each took.
+/// Reads numbered records of all rings up to the end of each. If records are `times`, they are of
+/// one ring and hold when they were published: returns how long each took.
 fn read_all(rings: &[PathBuf], api: Api, strategy: WaitStrategy, times: bool) -> Vec<u64> {
     let mut consumers: Vec<Consumer> = rings.iter().map(|path| attach(path, strategy)).collect();
     let (mut took, mut next, mut ended) = (Vec::with_capacity(1 << 20), 0, false);
@@ -401,7 +404,8 @@ fn wait_until(tick: u64) {
     }
 }
 
-/// Publishes for so long, with `other` ticks of work after each record; then says how many, and how long it took.
+/// Publishes for so long, with `other` ticks of work after each record; then says how many, and how
+/// long it took.
 #[inline(always)]
 fn flood(len: usize, time: Duration, other: u64, mut publish: impl FnMut(&[u8])) {
     println!("ready");

@@ -197,8 +197,8 @@ pub trait Sender {
     /// lossless contestant waits for room, and yields its core from time to time, as the reader may
     /// be on it. When it returns, all of them are sent, including those of a batch.
     ///
-    /// By default each record is offered until it is taken. A contestant that batches, or that keeps
-    /// its state in registers, has a loop of its own.
+    /// By default each record is offered until it is taken. A contestant that batches, or that
+    /// keeps its state in registers, has a loop of its own.
     #[inline(always)]
     fn send<const N: usize>(&mut self, numbers: Range<u64>, mut fill: impl Fill<N>) -> Result<()> {
         let mut room = Room::default();

@@ -1,12 +1,12 @@
 //! Measures the speed of a ring between two processes, beside the least code that moves the same
 //! bytes.
 //!
-//! Real processes on cores of their own: this one only starts them, keeps time and reports; they are
-//! the same executable run again, for each sample anew. The reader verifies all bytes of every record
-//! that is counted. The contestants take turns within each repetition. Each sample is kept with the
-//! core distance before and after it: the virtual cores of one machine may drift apart from one second
-//! to the next, and rates then fall several-fold. Ratios are therefore formed only among samples of
-//! one distance.
+//! Real processes on cores of their own: this one only starts them, keeps time and reports; they
+//! are the same executable run again, for each sample anew. The reader verifies all bytes of every
+//! record that is counted. The contestants take turns within each repetition. Each sample is kept
+//! with the core distance before and after it: the virtual cores of one machine may drift apart
+//! from one second to the next, and rates then fall several-fold. Ratios are therefore formed only
+//! among samples of one distance.
 //!
 //! * `throughput`: drop mode, one producer, one reader, by payload. `floor` is two positions and
 //!   raw pointers over the same layout, `memcpy` is one process copying the payload.
@@ -16,9 +16,9 @@
 //! * `many`: shared rings with many producer processes, alone and with a consumer, beside the ring
 //!   of one producer and, where it may be used, the kernel's BPF ring buffer.
 //!
-//! `cargo bench` runs it, and so does `perfring bench`. The comparison with other libraries, a package
-//! of its own, has the same harness and more contestants. A program that calls [`run`] must pass
-//! [`CHILD_ARG`] to [`child`]:
+//! `cargo bench` runs it, and so does `perfring bench`. The comparison with other libraries, a
+//! package of its own, has the same harness and more contestants. A program that calls [`run`] must
+//! pass [`CHILD_ARG`] to [`child`]:
 //!
 //! ```no_run
 //! let args: Vec<String> = std::env::args().skip(1).collect();

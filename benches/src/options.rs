@@ -125,7 +125,8 @@ impl Options {
             // Only the count ends a sample, however slow the machine is.
             seconds_per_sample: 3600.0,
             max_records: 20_480,
-            // Few, and few before them: beside other busy processes a trip takes two turns of a core.
+            // Few, and few before them: beside other busy processes a trip takes two turns of a
+            // core.
             round_trips: 33,
             producers: vec![1, 3],
             ..Options::default()

@@ -10,8 +10,9 @@ pub const PAYLOADS: [usize; 7] = [8, 64, 256, 1024, 4096, 16_384, 65_472];
 /// Bytes of a record wherever the length does not matter.
 pub const SMALL: usize = 64;
 
-/// Calls a generic body with a payload's length as a constant: every payload of [`PAYLOADS`](crate::payload::PAYLOADS)
-/// has its own code, as a program with a fixed record type would.
+/// Calls a generic body with a payload's length as a constant: every payload of
+/// [`PAYLOADS`](crate::payload::PAYLOADS) has its own code, as a program with a fixed record type
+/// would.
 #[macro_export]
 macro_rules! sized {
     ($payload:expr, $n:ident => $body:expr) => {

@@ -22,7 +22,8 @@ impl Args {
         Args { real: has("--bench"), json: has("--json"), all }
     }
 
-    /// Returns whether a row is wanted: all are, or those whose name has the word that is no option.
+    /// Returns whether a row is wanted: all are, or those whose name has the word that is no
+    /// option.
     pub fn wants(&self, name: &str) -> bool {
         self.all.iter().find(|arg| !arg.starts_with("--")).is_none_or(|word| name.contains(word))
     }

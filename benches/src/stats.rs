@@ -23,8 +23,8 @@ pub fn range(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// Returns the ratio of two medians, each of the values of this one distance, by its name. `None` for
-/// samples whose distance has changed.
+/// Returns the ratio of two medians, each of the values of this one distance, by its name. `None`
+/// for samples whose distance has changed.
 pub fn ratio(distance: &str, values: &[(&str, f64)], base: &[(&str, f64)]) -> Option<f64> {
     let of = |values: &[(&str, f64)]| {
         median(values.iter().filter(|(at, _)| *at == distance).map(|(_, value)| *value))

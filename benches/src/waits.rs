@@ -40,7 +40,8 @@ impl WaitStrategy {
         .to_owned()
     }
 
-    /// Returns the `PAUSE` instructions before a poll, where `adapted` are those of the adaptive one.
+    /// Returns the `PAUSE` instructions before a poll, where `adapted` are those of the adaptive
+    /// one.
     fn pauses(self, adapted: u32) -> u32 {
         match self {
             WaitStrategy::Latency => 0,

@@ -50,7 +50,8 @@ pub fn kinds(options: &Options) -> Vec<Kind> {
     kinds
 }
 
-/// Returns the payloads of [`Workload::Fanout`]: those of its two that are asked for, or else the small one.
+/// Returns the payloads of [`Workload::Fanout`]: those of its two that are asked for, or else the
+/// small one.
 fn payloads_of_fan_out(options: &Options) -> Vec<usize> {
     let asked = |payload: &usize| options.payloads.contains(payload);
     let payloads: Vec<usize> = [SMALL, 1024].into_iter().filter(asked).collect();

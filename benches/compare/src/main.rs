@@ -23,7 +23,8 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "compare")]
 struct Measure {
-    /// Workloads: throughput, latency, wakeup, producers, overwrite, fanout, full, cold, memory [all]
+    /// Workloads: throughput, latency, wakeup, producers, overwrite, fanout, full, cold, memory
+    /// [all]
     #[arg(long, value_delimiter = ',', value_name = "W,..")]
     only: Vec<Workload>,
     /// Contestants, besides the limits; see --list [all]

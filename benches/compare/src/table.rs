@@ -42,8 +42,8 @@ pub fn write(rows: &[Row], out: &mut dyn Write) -> Result<()> {
     absent(rows, out)
 }
 
-/// Writes how each contestant was set up for a workload. Streams of other lengths than 64 bytes differ
-/// only in numbers, so they are left to the JSON lines.
+/// Writes how each contestant was set up for a workload. Streams of other lengths than 64 bytes
+/// differ only in numbers, so they are left to the JSON lines.
 fn settings(rows: &[Row], workload: Workload, out: &mut dyn Write) -> Result<()> {
     let mut lines: Vec<Vec<String>> = Vec::new();
     for row in rows {
@@ -117,8 +117,8 @@ fn table(workload: Workload, medians: &[&Median]) -> String {
         _ => "",
     };
     let head = format!(
-        "of | contestant | cores | distance | hop ns | samples | left out | {} | range | {detail} | \
-         of floor | {more} | of best rival | lost | bad",
+        "of | contestant | cores | distance | hop ns | samples | left out | {} | range | \
+         {detail} | of floor | {more} | of best rival | lost | bad",
         workload.unit()
     );
     let lines = medians.iter().map(|median| cells(workload, median));

@@ -1,5 +1,5 @@
-//! Each rival does what it claims: between two processes (or threads, if it is for these), every byte
-//! verified, and a full ring refuses or overwrites as it claims.
+//! Each rival does what it claims: between two processes (or threads, if it is for these), every
+//! byte verified, and a full ring refuses or overwrites as it claims.
 
 #[path = "shared_memory_tests/ends.rs"]
 mod ends;

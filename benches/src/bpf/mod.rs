@@ -1,5 +1,6 @@
 //! The kernel's own ring between many producers and one reader, the BPF ring buffer, without any
-//! library: three commands of `bpf(2)`, a program of some thirty instructions, and its two mappings.
+//! library: three commands of `bpf(2)`, a program of some thirty instructions, and its two
+//! mappings.
 //!
 //! The program publishes [`BLOCK`] numbered records. Each is reserved, written in place and
 //! submitted without a wake-up, because the reader here polls by itself: its fastest mode. It is

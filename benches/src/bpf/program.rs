@@ -84,7 +84,8 @@ impl Loop {
         self.push(insn(jump, register, 0, 0, imm));
     }
 
-    /// Goes on with the next record, and does not count this one, if `jump` of this register and number.
+    /// Goes on with the next record, and does not count this one, if `jump` of this register and
+    /// number.
     pub fn skip_if(&mut self, jump: u8, register: u8, imm: i32) {
         self.to_next.push(self.code.len());
         self.push(insn(jump, register, 0, 0, imm));
@@ -139,8 +140,9 @@ pub fn block(payload: usize) -> usize {
     (WALK / (payload / 8 + 32)).min(BLOCK)
 }
 
-/// Returns the program that publishes into a BPF ring buffer: each record is reserved, written in place
-/// and submitted. Where there is no room, it ends, or with `skips` goes on with the next number.
+/// Returns the program that publishes into a BPF ring buffer: each record is reserved, written in
+/// place and submitted. Where there is no room, it ends, or with `skips` goes on with the next
+/// number.
 pub fn into_ringbuf(map: u32, payload: usize, wakes: bool, skips: bool) -> Vec<u64> {
     const RESERVE: i32 = 131;
     const SUBMIT: i32 = 132;

@@ -58,7 +58,10 @@ pub struct ReserveTimeout;
 pub struct PublishPod;
 
 macro_rules! call {
-    ($call:ident, $name:literal, $refuses:literal, |$producer:ident, $payload:ident| $body:expr) => {
+    (
+        $call:ident, $name:literal, $refuses:literal,
+        |$producer:ident, $payload:ident| $body:expr
+    ) => {
         impl Call for $call {
             const NAME: &'static str = $name;
             const REFUSES: bool = $refuses;
@@ -100,8 +103,8 @@ impl<const N: usize> Record for Event<N> {
 
 impl<const N: usize> PodRecord for Event<N> {}
 
-/// A payload that exists, by this call. With `DEFAULT`, to a reader that has not chosen how to wait,
-/// for latencies.
+/// A payload that exists, by this call. With `DEFAULT`, to a reader that has not chosen how to
+/// wait, for latencies.
 pub struct Calls<C, const DEFAULT: bool = false>(PhantomData<fn() -> C>);
 
 /// Its writing end.

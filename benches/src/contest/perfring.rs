@@ -171,8 +171,8 @@ impl<W: Way> Contestant for Ring<W> {
     }
 }
 
-/// One producer; each record is written in place and published at once. With `HALF`, a full overwrite
-/// ring evicts its older half at once.
+/// One producer; each record is written in place and published at once. With `HALF`, a full
+/// overwrite ring evicts its older half at once.
 pub struct InPlace<const HALF: bool>;
 
 impl<const HALF: bool> Way for InPlace<HALF> {

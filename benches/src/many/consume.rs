@@ -59,7 +59,8 @@ trait Source {
     /// Waits by its wait strategy until there is something to read, or for some microseconds.
     fn wait(&mut self);
 
-    /// Returns whether there is a loss to read, once the producers have ended and all else was read.
+    /// Returns whether there is a loss to read, once the producers have ended and all else was
+    /// read.
     fn has_lost(&mut self) -> bool {
         false
     }

@@ -216,8 +216,9 @@ fn title(shape: Shape) -> &'static str {
     }
 }
 
-const HEAD: &str = "payload | way | ring | producers | cores | distance | hop ns | samples | left out | M records/s | \
-                    range | ns/record | of exclusive | of two | of bpf | bpf quoted | full | contended | pending | bad";
+const HEAD: &str = "payload | way | ring | producers | cores | distance | hop ns | samples | \
+                    left out | M records/s | range | ns/record | of exclusive | of two | of bpf | \
+                    bpf quoted | full | contended | pending | bad";
 
 /// Whether the kernel's ring was measured.
 #[derive(Debug, Serialize)]

@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicI32, AtomicI64, Ordering, fence};
 pub struct ManyToOne;
 
 const NAME: &str = "agrona many-to-one";
-/// The most messages that a reader takes before it stores its position: without a limit, it zeroes a
-/// megabyte at a time, and is slower.
+/// The most messages that a reader takes before it stores its position: without a limit, it zeroes
+/// a megabyte at a time, and is slower.
 const READ_LIMIT: u64 = 256;
 /// A record's length and type.
 const HEADER: usize = 8;

@@ -11,9 +11,9 @@ use perfring_bench::{BenchError, Result};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A BPF ring buffer. A reader that polls releases space in eighths, and is never woken: the fastest
-/// mode. One that sleeps is used as libbpf does: the kernel decides about wake-ups, and each record is
-/// released.
+/// A BPF ring buffer. A reader that polls releases space in eighths, and is never woken: the
+/// fastest mode. One that sleeps is used as libbpf does: the kernel decides about wake-ups, and
+/// each record is released.
 pub struct Bpf;
 
 /// The ring, and the file with its id.

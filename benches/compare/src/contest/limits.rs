@@ -1,5 +1,5 @@
-//! The limits: bare loops that move the same bytes and check nothing. The third one, over perfring's
-//! layout, is [`perfring_bench::contest::Floor`].
+//! The limits: bare loops that move the same bytes and check nothing. The third one, over
+//! perfring's layout, is [`perfring_bench::contest::Floor`].
 //!
 //! They are no libraries: they are correct only because the harness gives each one receiver and one
 //! length of payload, and trusts them.
@@ -29,8 +29,8 @@ fn about(name: &'static str, setup: &Setup, settings: String) -> About {
     }
 }
 
-/// Stores the first word of each line of a record again, so that the sender finds the lines owned by
-/// one core and not shared by two.
+/// Stores the first word of each line of a record again, so that the sender finds the lines owned
+/// by one core and not shared by two.
 ///
 /// # Safety
 /// `slot` is 8-aligned, of `N` mapped bytes, and no other process accesses them meanwhile.
@@ -39,13 +39,14 @@ unsafe fn write_touch<const N: usize>(slot: *mut u8) {
     for at in (0..N).step_by(LINE) {
         // SAFETY: within the N bytes, by the caller.
         let word = unsafe { slot.add(at) }.cast::<u64>();
-        // SAFETY: as above. Volatile, as otherwise the compiler removes a store that changes nothing.
+        // SAFETY: as above. Volatile, as otherwise the compiler removes a store that changes
+        // nothing.
         unsafe { word.write_volatile(word.read()) };
     }
 }
 
-/// Fixed slots that hold a payload each, and nothing before it; head and tail on lines of their own.
-/// The reader write-touches the lines. The fastest of all bare loops that were tried.
+/// Fixed slots that hold a payload each, and nothing before it; head and tail on lines of their
+/// own. The reader write-touches the lines. The fastest of all bare loops that were tried.
 pub struct Slots;
 
 /// Records published and records finished: words of the header page, far enough apart that neither
@@ -171,8 +172,8 @@ impl SlotReceiver {
             let stop = head.min(self.owe_at);
             while self.tail < stop {
                 let slot = slot::<N>(&self.map, self.slots, self.tail);
-                // SAFETY: N mapped bytes; the acquired head is past them and the tail is not, so the
-                // sender does not touch them.
+                // SAFETY: N mapped bytes; the acquired head is past them and the tail is not, so
+                // the sender does not touch them.
                 visit(unsafe { &*slot });
                 // SAFETY: as above; payloads are multiples of 8 in a page-aligned area.
                 unsafe { write_touch::<N>(slot.cast()) };
@@ -205,9 +206,10 @@ impl Receiver for SlotReceiver {
     }
 }
 
-/// Many senders that take a lock word by compare-and-swap, copy header and payload, store the head, and
-/// release the word: nothing else that a shared ring needs. Nobody counts, and if a sender dies with
-/// the lock, that is the end. The layout is perfring's, and the reader prefetches as perfring's does.
+/// Many senders that take a lock word by compare-and-swap, copy header and payload, store the head,
+/// and release the word: nothing else that a shared ring needs. Nobody counts, and if a sender dies
+/// with the lock, that is the end. The layout is perfring's, and the reader prefetches as
+/// perfring's does.
 pub struct LockWord;
 
 /// Words of the header page, where perf has them, and the lock with a line of its own.

@@ -1,5 +1,5 @@
-//! ringfire's fixed slots of one producer, which creates the file. Its readers copy each record out.
-//! It has a mode that waits for its readers and one that does not.
+//! ringfire's fixed slots of one producer, which creates the file. Its readers copy each record
+//! out. It has a mode that waits for its readers and one that does not.
 
 use crate::contest::mapped::Mapped;
 use crate::contest::slots::{Erased, slots};

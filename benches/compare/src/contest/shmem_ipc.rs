@@ -82,9 +82,10 @@ impl Contestant for ShmemIpc {
     fn sender(path: &Path, setup: &Setup, _: usize) -> Result<ItemSender> {
         let [memory, empty, full] = fetch(path)?;
         let capacity = capacity(setup);
-        let end = sized!(setup.payload, N => sharedring::Sender::<[u8; N]>::open(capacity, memory, empty, full)
-                .map(Erased::new)
-                .map_err(failed(NAME)))?;
+        let end = sized!(setup.payload, N => {
+            let end = sharedring::Sender::<[u8; N]>::open(capacity, memory, empty, full);
+            end.map(Erased::new).map_err(failed(NAME))
+        })?;
         let (room, batch, signals) = (Room::default(), batch(capacity), setup.sleeping);
         Ok(ItemSender { end, room, batch, signals })
     }
@@ -93,9 +94,11 @@ impl Contestant for ShmemIpc {
         let [memory, empty, full] = fetch(path)?;
         let signal = empty.try_clone()?;
         let capacity = capacity(setup);
-        let (end, behind) = sized!(setup.payload, N => sharedring::Receiver::<[u8; N]>::open(capacity, memory, empty, full)
-                .map(|end| (Erased::new(end), is_behind::<N> as fn(&mut Erased) -> bool))
-                .map_err(failed(NAME)))?;
+        let (end, behind) = sized!(setup.payload, N => {
+            let end = sharedring::Receiver::<[u8; N]>::open(capacity, memory, empty, full);
+            end.map(|end| (Erased::new(end), is_behind::<N> as fn(&mut Erased) -> bool))
+                .map_err(failed(NAME))
+        })?;
         Ok(ItemReceiver {
             end,
             behind,

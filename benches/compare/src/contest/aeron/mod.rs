@@ -2,8 +2,8 @@
 //!
 //! Records go through a log of three terms. The media driver decides how far a publication may go,
 //! by polling the positions of its subscribers: in a thread of its own, or, as an invoker, when the
-//! subscriber's thread calls it. The latter is measured, which was the faster one, with terms of 1 MiB,
-//! which stay in the caches (the default is 64 MiB).
+//! subscriber's thread calls it. The latter is measured, which was the faster one, with terms of 1
+//! MiB, which stay in the caches (the default is 64 MiB).
 
 mod driver;
 mod ends;
@@ -44,8 +44,8 @@ impl Contestant for AeronIpc {
     fn about(setup: &Setup) -> About {
         let kind = if setup.senders > 1 { "one concurrent" } else { "an exclusive" };
         let settings = format!(
-            "media driver invoked by the first subscriber's thread each eighth of the window, one for \
-             each channel (which is in its cold start and its memory); {kind} publication, tryClaim \
+            "media driver invoked by the first subscriber's thread each eighth of the window, one \
+             for each channel (in its cold start and its memory); {kind} publication, tryClaim \
              and commit per record, three terms of {} KiB, not sparse and touched before, window \
              half a term, MTU {MTU}; polls of up to 64 KiB",
             TERM >> 10

@@ -111,8 +111,8 @@ impl Way for Fullest {
     }
 }
 
-/// Read in the order of time, by `perfring_set::Merge`: an order that a shared ring has and separate
-/// rings have not.
+/// Read in the order of time, by `perfring_set::Merge`: an order that a shared ring has and
+/// separate rings have not.
 pub struct InOrder;
 
 impl Way for InOrder {

@@ -224,8 +224,8 @@ impl Sender for SharedBatches {
     }
 }
 
-/// Named consumers, each of which gets every record: the one producer waits for the slowest. It writes
-/// record by record, or with `BATCHED` 64 records at once.
+/// Named consumers, each of which gets every record: the one producer waits for the slowest. It
+/// writes record by record, or with `BATCHED` 64 records at once.
 pub struct Named<const BATCHED: bool>;
 
 impl<const BATCHED: bool> Way for Named<BATCHED> {
@@ -288,7 +288,8 @@ impl<const BATCHED: bool> Sender for NamedSender<BATCHED> {
 }
 
 /// One producer, many values a record: the best way to publish small values of one type. A program
-/// would have a struct with an array of them, and derive its `Record`; here the bytes of one are used.
+/// would have a struct with an array of them, and derive its `Record`; here the bytes of one are
+/// used.
 pub struct Values;
 
 /// Values of a record: 64, or as many as 4 KiB take.
