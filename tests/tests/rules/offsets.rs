@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 
 /// Offsets that are written elsewhere.
 const ELSEWHERE: [(&str, &str); 2] = [
-    ("benches/compare/src/contest/limits.rs 1032", "a bare loop's own page, which has perf's words"),
+    (
+        "benches/compare/src/contest/limits.rs 1032",
+        "a bare loop's own page, which has perf's words",
+    ),
     ("benches/src/raw.rs 1032", "the floor's own page, which has perf's words"),
 ];
 
