@@ -11,7 +11,7 @@
 mod program;
 mod system;
 
-pub use program::{Loop, block, into_ringbuf, op};
+pub use program::{BLOCK, Loop, block, into_ringbuf, op};
 pub use system::{Program, create_map, insn, map_id, number, open_map, set_entry};
 
 use crate::contestant::Visit;
@@ -22,9 +22,6 @@ use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-/// Records that one run of the program publishes.
-pub const BLOCK: u64 = 1024;
 
 /// The type of the map.
 const MAP_TYPE_RINGBUF: u32 = 27;

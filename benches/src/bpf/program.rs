@@ -45,8 +45,8 @@ pub mod op {
 /// Most instructions that the verifier counts for one run of a program: it walks every iteration of
 /// the loop, and gives up at a million.
 const WALK: usize = 900_000;
-/// Records of one run, where they are short.
-const BLOCK: usize = super::BLOCK as usize;
+/// Records that one run publishes, where they are short.
+pub const BLOCK: u64 = 1024;
 /// The farthest word that a store reaches from its register.
 const REACH: usize = 32_760;
 
@@ -137,7 +137,7 @@ impl Loop {
 
 /// Returns the records of one run.
 pub fn block(payload: usize) -> usize {
-    (WALK / (payload / 8 + 32)).min(BLOCK)
+    (WALK / (payload / 8 + 32)).min(BLOCK as usize)
 }
 
 /// Returns the program that publishes into a BPF ring buffer: each record is reserved, written in
