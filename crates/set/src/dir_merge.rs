@@ -7,16 +7,14 @@ use crate::follow::{Change, FollowError, Follower};
 use crate::follow_options::{FollowOptions, OpenedRing};
 use crate::merge::{Merge, MergeFigures};
 use crate::merged::SourceId;
-use perfring_consumer::AttachError;
-use std::collections::{HashSet, VecDeque};
+use crate::unattached::Unattached;
+use std::collections::VecDeque;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The longest time between two polls of the directory while the caller waits.
 const FOLLOW: Duration = Duration::from_millis(20);
-/// How often a ring that could not be attached to is tried again.
-const RETRY: Duration = Duration::from_secs(1);
 /// Changes of the directory that are handled in one go: attaching takes time, too.
 const CHANGES: usize = 64;
 /// The clock is read once in so many items.
@@ -88,10 +86,7 @@ pub struct DirMerge {
     rings: Vec<Option<MergedRing>>,
     /// Sources of which something was read that is not acknowledged.
     unacknowledged: Vec<SourceId>,
-    /// Rings that could not be attached to, and may be later.
-    refused: Vec<RefusedFile>,
-    /// Rings that are damaged: they are not tried again.
-    damaged: HashSet<[u8; 16]>,
+    unattached: Unattached,
     news: VecDeque<News>,
     /// The news that were returned last.
     shown: Option<News>,
@@ -100,7 +95,6 @@ pub struct DirMerge {
     /// Items until the clock is read.
     items: u32,
     follow_at: Instant,
-    retry_at: Instant,
 }
 
 struct MergedRing {
@@ -115,11 +109,6 @@ struct MergedRing {
     removed: bool,
     /// Its end was reported.
     ended: bool,
-}
-
-struct RefusedFile {
-    entry: RingEntry,
-    reported: String,
 }
 
 /// What happened to a ring. `why`: it is not read.
@@ -171,14 +160,12 @@ impl Merge {
             options: options.clone(),
             rings: Vec::new(),
             unacknowledged: Vec::new(),
-            refused: Vec::new(),
-            damaged: HashSet::new(),
+            unattached: Unattached::default(),
             news: VecDeque::new(),
             shown: None,
             scanned: false,
             items: 0,
             follow_at: now,
-            retry_at: now,
         })
     }
 }
@@ -221,7 +208,7 @@ impl DirMerge {
             Err((id, error)) => {
                 let ring = self.rings.get_mut(id.slot as usize)?.as_mut()?;
                 ring.ended = true;
-                self.damaged.insert(ring.uuid);
+                self.unattached.set_aside(ring.uuid);
                 let why = (format!("{error}; the ring is set aside"), false);
                 let (name, path) = (ring.name.clone(), ring.path.clone());
                 self.shown = Some(News { name, path, uuid: ring.uuid, why: Some(why) });
@@ -320,11 +307,8 @@ impl DirMerge {
                 }
             }
         }
-        if now >= self.retry_at {
-            self.retry_at = now.checked_add(RETRY).unwrap_or(now);
-            for RefusedFile { entry, reported } in std::mem::take(&mut self.refused) {
-                self.attach(entry, &reported);
-            }
+        for (entry, reported) in self.unattached.due(now) {
+            self.attach(entry, &reported);
         }
         for slot in 0..self.rings.len() {
             self.end(slot);
@@ -340,14 +324,14 @@ impl DirMerge {
             Some(ring) => {
                 (ring.removed, ring.name, ring.path) = (false, entry.name, entry.path);
             }
-            None if self.damaged.contains(&uuid) => {}
+            None if self.unattached.is_aside(&uuid) => {}
             None => self.attach(entry, ""),
         }
     }
 
     fn vanished(&mut self, entry: &RingEntry) {
         let uuid = entry.identity.uuid;
-        self.refused.retain(|refused| refused.entry.identity.uuid != uuid);
+        self.unattached.vanished(&uuid);
         if let Some(ring) = self.rings.iter_mut().flatten().find(|ring| ring.uuid == uuid) {
             ring.removed = true;
         }
@@ -369,24 +353,12 @@ impl DirMerge {
                 return;
             }
             // The follower reports the ring that has the name now.
-            Ok(None) | Err(AttachError::NotFound { .. } | AttachError::Removed { .. }) => return,
+            Ok(None) => return,
             Err(error) => error,
         };
-        let damaged = matches!(
-            error,
-            AttachError::Bad { .. } | AttachError::Corrupt { .. } | AttachError::Truncated { .. }
-        );
-        let then = if damaged { "the ring is set aside" } else { "it is tried again each second" };
-        let why = format!("{error}; {then}");
-        let uuid = entry.identity.uuid;
-        if why != reported {
-            let (name, path) = (entry.name.clone(), entry.path.clone());
-            self.news.push_back(News { name, path, uuid, why: Some((why.clone(), !damaged)) });
-        }
-        if damaged {
-            self.damaged.insert(uuid);
-        } else {
-            self.refused.push(RefusedFile { entry, reported: why });
+        let (name, path, uuid) = (entry.name.clone(), entry.path.clone(), entry.identity.uuid);
+        if let Some(why) = self.unattached.failed(entry, &error, reported) {
+            self.news.push_back(News { name, path, uuid, why: Some(why) });
         }
     }
 

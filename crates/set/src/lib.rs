@@ -60,6 +60,7 @@ mod priority;
 mod prune;
 mod sleep_on_all;
 mod source;
+mod unattached;
 
 pub use dir::{Access, RingSet, SetError, SetOptions};
 pub use dir_item::{DirEvent, DirItem};
@@ -77,3 +78,4 @@ pub use perfring_types as types;
 pub use priority::PRIORITY_SEVERITY;
 pub use prune::{Fate, Kept, PruneRule, Pruner, Verdict};
 pub use source::{About, Sleep, Source, SourceError};
+pub use unattached::Unattached;

@@ -51,6 +51,11 @@ pub(crate) fn unopened(path: &Path) {
     LeftOut::with(|all| all.unopened.insert(path.to_owned()));
 }
 
+/// Notes that a ring could be opened after all.
+pub(crate) fn opened(path: &Path) {
+    LeftOut::with(|all| all.unopened.remove(path));
+}
+
 fn entry(path: &Path, why: &str) {
     // Without what differs from file to file, such as the magic.
     let reason = why.split(": ").next().unwrap_or(why);

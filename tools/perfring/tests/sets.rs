@@ -1,6 +1,9 @@
 //! `perfring ls` and `perfring prune`: the rings of a directory.
 
 use crate::command::{Live, Place, json_lines, perfring, publish, run};
+use nix::sys::signal::Signal;
+use perfring_consumer::{Consumer, Stat};
+use perfring_testkit::wait::until;
 use std::fs;
 
 impl Place {
@@ -45,7 +48,7 @@ fn ls_lists_rings_and_reports_other_files() {
         let rows = json_lines(&done.out());
         rows.into_iter().find(|row| row["name"] == name).unwrap()
     };
-    perfring_testkit::wait::until("five records were tried", || {
+    until("five records were tried", || {
         let row =
             row(&run(&["ls", place.dir(), "--format", "json"], b""), "shop.4711.1.0123456789ab");
         row["written_records"].as_u64().unwrap() + row["full_records"].as_u64().unwrap() == 5
@@ -173,4 +176,41 @@ fn prune_removes_what_it_may_and_reports_why_the_rest_stays() {
     assert!(place.path("unread").exists() && place.path("text").exists());
     assert!(!place.path("words").exists());
     run(&["prune", place.dir(), "--dead-for", "soon"], b"").refuses(2, "write it with its unit");
+}
+
+#[test]
+fn a_ring_that_is_renamed_goes_by_its_new_name_and_comes_once() {
+    let place = Place::new();
+    let ring = place.add("before", &[]);
+    publish(&ring, b"one\n");
+    let mut live = Live::start(&["tail", "-f", place.dir()]);
+    assert_eq!(live.line(), "before: one");
+    let after = place.path("after").to_str().unwrap().to_owned();
+    fs::rename(&ring, &after).unwrap();
+    // Once this one is read, the other's new name is known.
+    publish(&place.add("later", &[]), b"two\n");
+    assert_eq!(live.line(), "later: two");
+    publish(&after, b"three\n");
+    assert_eq!(live.line(), "after: three");
+    live.signal(Signal::SIGINT);
+    assert_eq!(live.end().0, "");
+}
+
+#[test]
+fn a_ring_that_another_consumer_reads_is_read_once_that_one_is_gone() {
+    let place = Place::new();
+    let [busy, free] = ["busy", "free"].map(|name| {
+        let ring = place.add(name, &[]);
+        publish(&ring, b"one\n");
+        ring
+    });
+    let other = Consumer::attach(&busy).unwrap();
+    let file = place.path("run.perfrec");
+    let args = ["record", "--consume", "-n", "2", "-o", file.to_str().unwrap(), place.dir()];
+    let mut live = Live::start(&args);
+    // The older file is tried first.
+    until("it reads the other ring", || Stat::read(&*free).unwrap().consumer.is_alive());
+    drop(other);
+    until("it has both records", || live.child.try_wait().unwrap().is_some());
+    assert_eq!(live.child.wait().unwrap().code(), Some(0));
 }

@@ -9,10 +9,10 @@ use perfring_consumer::{
     AttachError, Consumer, ConsumerOptions, Layout, Location, Observer, Refused, Start, Stat,
 };
 use perfring_export::{Event, Origin, Shapes};
-use perfring_set::{Change, Follower, Merge, RingEntry, Source, SourceId};
+use perfring_set::{Change, Follower, Merge, RingEntry, Source, SourceId, Unattached};
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
@@ -28,6 +28,7 @@ pub(crate) struct Live {
     merge: Merge,
     rings: HashMap<SourceId, Ring>,
     followers: Vec<Follower>,
+    unattached: Unattached,
     begun: VecDeque<SourceId>,
     ended: VecDeque<SourceId>,
     /// A ring whose end was returned.
@@ -63,6 +64,7 @@ impl Live {
             merge,
             rings: HashMap::new(),
             followers: Vec::new(),
+            unattached: Unattached::default(),
             begun: VecDeque::new(),
             ended: VecDeque::new(),
             returned_end: None,
@@ -142,6 +144,9 @@ impl Live {
             }
         }
         self.followers = followers;
+        for (entry, reported) in self.unattached.due(Instant::now()) {
+            self.appeared(entry, &reported);
+        }
         let mut over = Vec::new();
         for (id, ring) in &mut self.rings {
             ring.unnamed |= ring.name.as_ref().is_some_and(|name| !name.is_current());
@@ -159,23 +164,44 @@ impl Live {
     }
 
     fn change(&mut self, change: Change) {
-        let appeared = match change {
-            Change::Appeared(ring) => ring,
+        match change {
+            Change::Appeared(ring) => self.appeared(ring, ""),
             Change::Replaced { before, now } => {
                 self.unnamed(&before);
-                now
+                self.appeared(now, "");
             }
-            Change::Vanished(before) => return self.unnamed(&before),
-            Change::Refused(other) => return left_out::report([&other]),
-            _ => return,
-        };
-        match self.attach(&Location::from(appeared.path.clone()), None, Some(&appeared)) {
-            Ok(()) | Err(AttachError::NotFound { .. }) => {}
-            Err(error) => left_out::ring(&appeared.path, &error),
+            Change::Vanished(before) => self.unnamed(&before),
+            Change::Refused(other) => left_out::report([&other]),
+            _ => {}
+        }
+    }
+
+    /// Attaches to a ring, unless it was renamed and is read already. `reported` is why it could not be attached to before.
+    fn appeared(&mut self, entry: RingEntry, reported: &str) {
+        let (uuid, location) = (entry.identity.uuid, Location::from(entry.path.clone()));
+        let renamed = |ring: &&mut Ring| ring.uuid == uuid && ring.unnamed && !ring.over;
+        if let Some(ring) = self.rings.values_mut().find(renamed) {
+            detail(|| format!("{} is {location} now", ring.location));
+            (ring.unnamed, ring.location) = (false, location);
+            ring.shapes.origin_mut().name = entry.name;
+            return;
+        }
+        if self.unattached.is_aside(&uuid) {
+            return;
+        }
+        match self.attach(&location, None, Some(&entry)) {
+            Ok(()) => left_out::opened(&entry.path),
+            Err(error) => {
+                let path = entry.path.clone();
+                if self.unattached.failed(entry, &error, reported).is_some() {
+                    left_out::ring(&path, &error);
+                }
+            }
         }
     }
 
     fn unnamed(&mut self, ring: &RingEntry) {
+        self.unattached.vanished(&ring.identity.uuid);
         for known in self.rings.values_mut().filter(|known| known.uuid == ring.identity.uuid) {
             known.unnamed = true;
         }
@@ -249,6 +275,7 @@ impl Live {
         let Some(ring) = self.rings.get_mut(&id) else { return };
         note(&format!("{}: {error}; everything before it is intact", ring.location));
         self.damaged += 1;
+        self.unattached.set_aside(ring.uuid);
         if !ring.over {
             ring.over = true;
             self.ended.push_back(id);
