@@ -1,23 +1,19 @@
-//! The types of the demo's records: plain structs written in place, and rkyv archives serialised
-//! into the reservation. Each has a sequence number and a time. The rings' type tables describe all
-//! of them, so every output of the sidecar has names. (The ring `metrics` has OpenTelemetry's
-//! signals instead.)
+//! The types of the demo's records, and how a host's figures get into them: plain structs written
+//! in place, and rkyv archives serialised into the reservation. Each has a sequence number and a
+//! time. The rings' type tables describe all of them, so every output of the sidecar has names.
+//! (The ring `metrics` has OpenTelemetry's signals instead.) What a container hides is zero or
+//! empty.
 
 use bytemuck::{Pod, Zeroable};
-use perfring_producer::RecordType;
 use perfring_types::Record;
-use rkyv::api::low;
-use rkyv::rancor;
+use procfs::CurrentSI;
 use rkyv::{Archive, Serialize};
-
-const CPU: RecordType = Cpu::SCHEMA.id;
-const IO: RecordType = Io::SCHEMA.id;
-const PROCESSES: RecordType = Processes::SCHEMA.id;
-const PULSE: RecordType = Pulse::SCHEMA.id;
+use std::collections::HashMap;
+use std::time::Instant;
 
 /// The record's number in its ring, and its time.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable, Record)]
+#[derive(Clone, Copy, Default, Pod, Zeroable, Record)]
 pub(super) struct Stamp {
     /// Counts from 0, including the records that a full ring refused.
     pub(super) seq: u64,
@@ -28,7 +24,7 @@ pub(super) struct Stamp {
 
 /// What one processor has done since boot, in clock ticks.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, Record)]
+#[derive(Clone, Copy, Default, Pod, Zeroable, Record)]
 #[record(name = "demo.Cpu", id = 7001)]
 pub(super) struct Cpu {
     pub(super) stamp: Stamp,
@@ -57,19 +53,39 @@ pub(super) struct Cpu {
 impl Cpu {
     /// The sum over all processors.
     pub(super) const ALL: u64 = u64::MAX;
+    /// The fields in which a processor is busy.
+    pub(super) const BUSY: [&str; 6] = ["user", "nice", "system", "irq", "softirq", "steal"];
 
-    pub(super) fn busy(&self) -> u64 {
-        self.user + self.nice + self.system + self.irq + self.softirq + self.steal
+    /// One sample of each processor, and then one of all together.
+    pub(super) fn read() -> Vec<Cpu> {
+        let Ok(stats) = procfs::KernelStats::current() else { return Vec::new() };
+        let all = (0..).zip(&stats.cpu_time).chain([(Cpu::ALL, &stats.total)]);
+        let of = |(cpu, time): (u64, &procfs::CpuTime)| Cpu {
+            stamp: Stamp::default(),
+            cpu,
+            user: time.user,
+            nice: time.nice,
+            system: time.system,
+            idle: time.idle,
+            iowait: time.iowait.unwrap_or(0),
+            irq: time.irq.unwrap_or(0),
+            softirq: time.softirq.unwrap_or(0),
+            steal: time.steal.unwrap_or(0),
+            switches: stats.ctxt,
+        };
+        all.map(of).collect()
     }
 
-    pub(super) fn total(&self) -> u64 {
-        self.busy() + self.idle + self.iowait
+    /// Returns the ticks in which it was busy, and all of them.
+    pub(super) fn ticks(&self) -> (u64, u64) {
+        let busy = self.user + self.nice + self.system + self.irq + self.softirq + self.steal;
+        (busy, busy + self.idle + self.iowait)
     }
 }
 
 /// One reading of the clock: a long time between two of them was taken by the scheduler.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable, Record)]
+#[derive(Clone, Copy, Default, Pod, Zeroable, Record)]
 #[record(name = "demo.Pulse", id = 7005)]
 pub(super) struct Pulse {
     pub(super) stamp: Stamp,
@@ -81,88 +97,128 @@ pub(super) struct Pulse {
     pub(super) late_ns: u64,
 }
 
+impl Pulse {
+    /// Reads a record, if it is one of these.
+    pub(super) fn of(kind: u32, bytes: &[u8]) -> Option<Pulse> {
+        let is_one = kind == Pulse::SCHEMA.id.get();
+        bytemuck::try_pod_read_unaligned(bytes).ok().filter(|_| is_one)
+    }
+}
+
 /// What went through disks and network interfaces since boot.
-#[derive(Debug, Default, Archive, Serialize, Record)]
+#[derive(Archive, Serialize, Record)]
 #[record(rkyv, name = "demo.Io", id = 7003)]
 pub(super) struct Io {
-    pub(super) seq: u64,
+    seq: u64,
     #[record(unit = "ns")]
-    pub(super) time_ns: u64,
-    pub(super) disks: Vec<Disk>,
-    pub(super) nets: Vec<Net>,
+    time_ns: u64,
+    disks: Vec<Disk>,
+    nets: Vec<Net>,
 }
 
-#[derive(Debug, Default, Archive, Serialize, Record)]
+#[derive(Archive, Serialize, Record)]
 #[record(rkyv)]
-pub(super) struct Disk {
-    pub(super) name: String,
+struct Disk {
+    name: String,
     #[record(unit = "By")]
-    pub(super) read_bytes: u64,
+    read_bytes: u64,
     #[record(unit = "By")]
-    pub(super) written_bytes: u64,
+    written_bytes: u64,
 }
 
-#[derive(Debug, Default, Archive, Serialize, Record)]
+#[derive(Archive, Serialize, Record)]
 #[record(rkyv)]
-pub(super) struct Net {
-    pub(super) name: String,
+struct Net {
+    name: String,
     #[record(unit = "By")]
-    pub(super) received_bytes: u64,
+    received_bytes: u64,
     #[record(unit = "By")]
-    pub(super) sent_bytes: u64,
+    sent_bytes: u64,
+}
+
+impl Io {
+    /// Reads what was ever used.
+    pub(super) fn read(Stamp { seq, time_ns }: Stamp) -> Io {
+        const SECTOR: u64 = 512;
+        /// Lists are truncated to this length, so that an archive fits its reservation.
+        const MOST: usize = 32;
+        let mut disks: Vec<Disk> = Vec::new();
+        for disk in procfs::diskstats().unwrap_or_default() {
+            // A partition would count its disk's bytes twice.
+            let is_part = disks.last().is_some_and(|last| disk.name.starts_with(&last.name));
+            if !is_part && disk.reads + disk.writes > 0 {
+                disks.push(Disk {
+                    name: disk.name,
+                    read_bytes: disk.sectors_read * SECTOR,
+                    written_bytes: disk.sectors_written * SECTOR,
+                });
+            }
+        }
+        disks.truncate(MOST);
+        let nets = procfs::net::dev_status().unwrap_or_default().into_values();
+        let mut nets: Vec<Net> = nets
+            .filter(|net| net.recv_bytes + net.sent_bytes > 0)
+            .map(|net| Net {
+                name: net.name,
+                received_bytes: net.recv_bytes,
+                sent_bytes: net.sent_bytes,
+            })
+            .collect();
+        nets.sort_by(|a, b| a.name.cmp(&b.name));
+        nets.truncate(MOST);
+        Io { seq, time_ns, disks, nets }
+    }
 }
 
 /// The processes of the host, with the busiest by name.
-#[derive(Debug, Default, Archive, Serialize, Record)]
+#[derive(Archive, Serialize, Record)]
 #[record(rkyv, name = "demo.Processes", id = 7004)]
 pub(super) struct Processes {
-    pub(super) seq: u64,
+    seq: u64,
     #[record(unit = "ns")]
-    pub(super) time_ns: u64,
-    pub(super) count: u32,
-    pub(super) busiest: Vec<Process>,
+    time_ns: u64,
+    count: u32,
+    busiest: Vec<Process>,
 }
 
-#[derive(Debug, Default, Archive, Serialize, Record)]
+#[derive(Archive, Serialize, Record)]
 #[record(rkyv)]
-pub(super) struct Process {
-    pub(super) pid: i32,
-    pub(super) name: String,
+struct Process {
+    pid: i32,
+    name: String,
     /// Of one processor, since the last sample.
-    pub(super) cpu_permille: u32,
+    cpu_permille: u32,
     #[record(unit = "By")]
-    pub(super) rss_bytes: u64,
+    rss_bytes: u64,
 }
 
-/// A record, read in place.
-#[derive(Clone, Copy)]
-pub(super) enum Sample<'a> {
-    Cpu(&'a Cpu),
-    Io(&'a ArchivedIo),
-    Processes(&'a ArchivedProcesses),
-    Pulse(&'a Pulse),
-}
-
-impl<'a> Sample<'a> {
-    /// Reads a payload by its type; `None` if it does not match. Archives are validated.
-    pub(super) fn decode(kind: u32, bytes: &'a [u8]) -> Option<Self> {
-        match RecordType::new(kind)? {
-            CPU => bytemuck::try_from_bytes(bytes).ok().map(Sample::Cpu),
-            PULSE => bytemuck::try_from_bytes(bytes).ok().map(Sample::Pulse),
-            IO => low::access::<ArchivedIo, rancor::Failure>(bytes).ok().map(Sample::Io),
-            PROCESSES => {
-                low::access::<ArchivedProcesses, rancor::Failure>(bytes).ok().map(Sample::Processes)
-            }
-            _ => None,
+impl Processes {
+    /// Reads them. `last` has when that was done last, and the ticks that each had used by then.
+    pub(super) fn read(
+        last: &mut (Instant, HashMap<i32, u64>),
+        Stamp { seq, time_ns }: Stamp,
+    ) -> Processes {
+        const NAMED: usize = 8;
+        let (then, before) = std::mem::replace(last, (Instant::now(), HashMap::new()));
+        let elapsed = then.elapsed().as_secs_f64();
+        let mut busiest = Vec::new();
+        // Processes that end during the scan are no error.
+        for stat in procfs::process::all_processes().into_iter().flatten().flatten() {
+            let Ok(stat) = stat.stat() else { continue };
+            let used = stat.utime + stat.stime;
+            last.1.insert(stat.pid, used);
+            let used = used.saturating_sub(before.get(&stat.pid).copied().unwrap_or(used));
+            let seconds = used as f64 / procfs::ticks_per_second() as f64;
+            busiest.push(Process {
+                pid: stat.pid,
+                name: stat.comm,
+                cpu_permille: (seconds / elapsed * 1000.0) as u32,
+                rss_bytes: stat.rss * procfs::page_size(),
+            });
         }
-    }
-
-    pub(super) fn seq(&self) -> u64 {
-        match self {
-            Sample::Cpu(sample) => sample.stamp.seq,
-            Sample::Pulse(sample) => sample.stamp.seq,
-            Sample::Io(io) => io.seq.to_native(),
-            Sample::Processes(all) => all.seq.to_native(),
-        }
+        let count = busiest.len() as u32;
+        busiest.sort_by_key(|process| std::cmp::Reverse((process.cpu_permille, process.rss_bytes)));
+        busiest.truncate(NAMED);
+        Processes { seq, time_ns, count, busiest }
     }
 }

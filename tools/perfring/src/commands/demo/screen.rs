@@ -1,11 +1,10 @@
-//! The sidecar's display: a table that is redrawn in place on a terminal, plain lines elsewhere, as
+//! The demo's display: a table that is redrawn in place on a terminal, plain lines elsewhere, as
 //! wide as there is room.
 
+use crate::columns::paragraph;
 use crate::failure::Failure;
-pub(super) use crate::verbosity::Style;
-use crate::verbosity::{Painted, is_screen};
+use crate::verbosity::{Painted, Style, is_screen};
 use perfring_export::Stream;
-use std::fmt;
 use std::io::{self, Stdout, Write};
 
 /// Stdout, as a screen if it is one.
@@ -38,134 +37,93 @@ impl Screen {
             frame += &format!("\x1b[{}A\r\x1b[J", self.drawn);
         }
         for (style, line) in lines {
-            push(&mut frame, *style, line);
+            frame += &format!("{}\n", Painted(*style, line));
         }
-        self.drawn = if self.terminal { lines.len() } else { 0 };
-        self.write(&frame)
+        self.write(&frame, lines.len())
     }
 
-    /// Leaves the table and writes a wrapped text below it.
+    /// Leaves the table and writes a text below it, wrapped between words.
     pub(super) fn say(&mut self, style: Style, text: &str) -> Result<(), Failure> {
-        self.drawn = 0;
         let mut lines = String::new();
-        for line in wrap(text, self.width()) {
-            push(&mut lines, style, &line);
+        for line in text.split('\n') {
+            // What follows is indented to the line's last column.
+            let hang = line.rfind("  ").map_or(0, |at| at + 4);
+            let (title, rest) = line.split_at_checked(hang).unwrap_or((line, ""));
+            for line in paragraph(title, rest, Some(self.width())).split('\n') {
+                lines += &format!("{}\n", Painted(style, line));
+            }
         }
-        self.write(&lines)
+        self.write(&lines, 0)
+    }
+
+    /// Writes a line of a table that stays.
+    pub(super) fn row(
+        &mut self,
+        style: Style,
+        columns: &[Column],
+        cells: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<(), Failure> {
+        self.say(style, &row(columns, cells, self.width()))
     }
 
     /// Writes a line without wrapping it, so that it can be copied.
     pub(super) fn line(&mut self, text: &str) -> Result<(), Failure> {
-        self.drawn = 0;
-        self.write(&format!("{text}\n"))
+        self.write(&format!("{text}\n"), 0)
     }
 
-    fn write(&mut self, text: &str) -> Result<(), Failure> {
-        let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
-        written.map_err(Failure::output)
+    fn write(&mut self, text: &str, drawn: usize) -> Result<(), Failure> {
+        self.drawn = drawn;
+        self.out.write_all(text.as_bytes()).map_err(Failure::output)
     }
 }
 
-fn push(to: &mut String, style: Style, line: &str) {
-    *to += &format!("{}\n", Painted(style, line));
+/// A column of a table: its title, its width, and the width of the narrowest screen that has it.
+pub(super) enum Column {
+    Text(&'static str, usize, usize),
+    /// To the right, and never truncated: half a number is a wrong one.
+    Number(&'static str, usize, usize),
 }
 
-/// A column of a table.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Column {
-    pub(super) title: &'static str,
-    pub(super) width: usize,
-    /// Left out on a narrower screen.
-    pub(super) from: usize,
-    pub(super) align: Align,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Align {
-    Left,
-    Right,
-    /// Takes the rest of the line.
-    Rest,
+pub(super) fn titles(columns: &[Column]) -> impl Iterator<Item = &'static str> {
+    columns.iter().map(|(Column::Text(title, ..) | Column::Number(title, ..))| *title)
 }
 
 /// Joins the cells of a line, as far as there is room.
-pub(super) fn row(columns: &[Column], cells: &[String], width: usize) -> String {
+pub(super) fn row(
+    columns: &[Column],
+    cells: impl IntoIterator<Item = impl AsRef<str>>,
+    width: usize,
+) -> String {
     let mut line = String::new();
     for (column, cell) in columns.iter().zip(cells) {
-        if width < column.from {
-            continue;
-        }
-        if !line.is_empty() {
-            line += "  ";
-        }
-        let room = column.width;
-        match column.align {
-            Align::Left => line += &format!("{cell:<room$}"),
-            // Never truncated: half a number is a wrong one.
-            Align::Right => line += &format!("{cell:>room$}"),
-            Align::Rest => line += cell,
+        let cell = cell.as_ref();
+        let (from, cell) = match *column {
+            Column::Text(_, room, from) => (from, format!("{cell:<room$}")),
+            Column::Number(_, room, from) => (from, format!("{cell:>room$}")),
+        };
+        if width >= from {
+            line += if line.is_empty() { "" } else { "  " };
+            line += &cell;
         }
     }
     line.trim_end().chars().take(width).collect()
 }
 
-/// Wraps a text between words. Continuation lines are indented to the line's last column.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    for line in text.split('\n') {
-        let hang = line.rfind("  ").map_or(0, |at| line[..at].chars().count() + 4);
-        let mut rest = line.to_owned();
-        loop {
-            let space = |(at, c)| (c == ' ' && at > hang).then_some(at);
-            let places: Vec<(usize, char)> = rest.char_indices().collect();
-            let at = match places.len() > width {
-                true => places[..=width].iter().copied().rev().find_map(space),
-                false => None,
-            };
-            let Some(at) = at else {
-                lines.push(rest);
-                break;
-            };
-            lines.push(rest[..at].trim_end().to_owned());
-            rest = format!("{:1$}{2}", "", hang, rest[at..].trim_start());
-        }
-    }
-    lines
-}
-
 /// Formats a time with its unit, in three or four digits.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Nanos(pub(super) u64);
-
-impl fmt::Display for Nanos {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (value, unit) = match self.0 {
-            ns @ 0..1_000 => return f.pad(&format!("{ns} ns")),
-            ns @ 1_000..1_000_000 => (ns as f64 / 1e3, "µs"),
-            ns @ 1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
-            ns => (ns as f64 / 1e9, "s"),
-        };
-        f.pad(&if value < 10.0 {
-            format!("{value:.1} {unit}")
-        } else {
-            format!("{value:.0} {unit}")
-        })
-    }
+pub(super) fn nanos(ns: u64) -> String {
+    with_unit(ns, ["ns", "µs", "ms", "s"], 10.0)
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bytes(pub(super) u64);
+pub(super) fn bytes(bytes: u64) -> String {
+    with_unit(bytes, ["B", "kB", "MB", "GB"], f64::INFINITY)
+}
 
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (value, unit) = match self.0 {
-            bytes @ 0..1_000 => return f.pad(&format!("{bytes} B")),
-            bytes @ 1_000..1_000_000 => (bytes as f64 / 1e3, "kB"),
-            bytes @ 1_000_000..1_000_000_000 => (bytes as f64 / 1e6, "MB"),
-            bytes => (bytes as f64 / 1e9, "GB"),
-        };
-        f.pad(&format!("{value:.1} {unit}"))
-    }
+/// Formats a number in the largest unit that it has; below a limit with a digit after the point.
+fn with_unit(number: u64, units: [&str; 4], precise: f64) -> String {
+    let thousands = (number.max(1).ilog10() / 3).min(3) as usize;
+    let number = number as f64 / [1.0, 1e3, 1e6, 1e9][thousands];
+    let digits = usize::from(thousands > 0 && number < precise);
+    format!("{number:.digits$} {}", units[thousands])
 }
 
 #[cfg(test)]
@@ -174,26 +132,16 @@ mod tests {
 
     #[test]
     fn figures_are_formatted() {
-        assert_eq!(Nanos(850).to_string(), "850 ns");
-        assert_eq!(Nanos(12_345).to_string(), "12 µs");
-        assert_eq!(Nanos(1_250_000).to_string(), "1.2 ms");
-        assert_eq!(Bytes(1_500_000).to_string(), "1.5 MB");
+        assert_eq!([850, 12_345, 1_250_000].map(nanos), ["850 ns", "12 µs", "1.2 ms"]);
+        assert_eq!([999, 1_500_000].map(bytes), ["999 B", "1.5 MB"]);
     }
 
     #[test]
-    fn nothing_is_wider_than_the_screen() {
-        let text = "  one two three four five six\nseven";
-        for line in wrap(text, 12) {
-            assert!(line.chars().count() <= 12, "{line:?}");
-        }
-        assert_eq!(wrap(text, 12).join(" ").split_whitespace().count(), 7);
-        let columns = [
-            Column { title: "a", width: 6, from: 0, align: Align::Left },
-            Column { title: "b", width: 6, from: 30, align: Align::Right },
-            Column { title: "c", width: 0, from: 0, align: Align::Rest },
-        ];
-        let cells = ["ab".to_owned(), "1".to_owned(), "long long text".to_owned()];
-        assert_eq!(row(&columns, &cells, 12), "ab      long");
-        assert_eq!(row(&columns, &cells, 40), "ab           1  long long text");
+    fn no_row_is_wider_than_the_screen() {
+        let columns =
+            [Column::Text("a", 6, 0), Column::Number("b", 6, 30), Column::Text("c", 0, 0)];
+        let cells = ["ab", "1", "long long text"];
+        assert_eq!(row(&columns, cells, 12), "ab      long");
+        assert_eq!(row(&columns, cells, 40), "ab           1  long long text");
     }
 }

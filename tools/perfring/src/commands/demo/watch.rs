@@ -1,28 +1,25 @@
-//! The demo's own sidecar output: counts, checks and times every record.
+//! The demo's own output of the sidecar: it counts, checks and times every record.
 
-use super::records::Sample;
-use super::says::Says;
-use super::screen::Nanos;
-use super::stations::{STATIONS, Topic, now_ns};
-use crate::failure::Failure;
+use super::common::{METRICS, STATIONS, now_ns};
+use super::records::{Cpu, Pulse};
+use super::screen::{bytes, nanos};
 use hdrhistogram::Histogram;
-use perfring_consumer::{Cause, Count};
-use perfring_export::{Event, Figures, Loss, LossCause, Output, OutputError, Rec, Took, What};
+use indicatif::HumanCount;
+use perfring_consumer::{Cause, RingTotals};
+use perfring_export::{Event, Figures, LossCause, Output, OutputError, Rec, Took, Totals, What};
 use perfring_types::Class;
 use perfring_types::read::Value;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// What was read of one ring.
-#[derive(Debug)]
+#[derive(Default)]
 pub(super) struct Seen {
-    pub(super) records: u64,
+    pub(super) began: bool,
+    /// Records, and what the stream reports as lost.
+    pub(super) totals: Totals,
     /// Of the records, those in which a telemetry sink describes its process by itself.
     pub(super) resources: u64,
-    /// Reported in the stream, by cause.
-    pub(super) full: Count,
-    pub(super) too_large: Count,
-    pub(super) lapped: Count,
     /// Sequence numbers that are missing.
     pub(super) missing: u64,
     /// The next sequence number.
@@ -30,95 +27,82 @@ pub(super) struct Seen {
     /// Records that do not match their type, or are out of order.
     pub(super) wrong: u64,
     /// The times of the first and the last record.
-    first_ns: u64,
-    last_ns: u64,
+    times: Option<(u64, u64)>,
     /// From the record's timestamp to its reading, ns.
-    pub(super) latency: Histogram<u64>,
-    says: Says,
+    latency: Option<Histogram<u64>>,
+    /// The last record of which the table says something, and the one before the last line.
+    now: Option<Value>,
+    before: Option<Value>,
+    /// The longest times of the pulses since the last line.
+    gap_ns: u64,
+    late_ns: u64,
+    line: String,
 }
 
 impl Seen {
-    fn new() -> Result<Self, Failure> {
-        const MINUTE: u64 = 60_000_000_000;
-        let latency = Histogram::new_with_bounds(1, MINUTE, 3)
-            .map_err(|error| Failure::General(format!("demo: {error}")))?;
-        Ok(Seen {
-            records: 0,
-            resources: 0,
-            full: Count::default(),
-            too_large: Count::default(),
-            lapped: Count::default(),
-            missing: 0,
-            next_seq: 0,
-            wrong: 0,
-            first_ns: 0,
-            last_ns: 0,
-            latency,
-            says: Says::default(),
-        })
+    /// Returns how many records the reader missed in an overwrite ring.
+    pub(super) fn lapped(&self) -> u64 {
+        let mut losses = self.totals.losses.iter();
+        let lapped = losses.find(|(cause, ..)| *cause == LossCause::Ring(Cause::Lapped));
+        lapped.map_or(0, |(_, records, _)| *records)
     }
 
-    pub(super) fn lost(&self) -> u64 {
-        self.full.records + self.too_large.records + self.lapped.records
+    /// Returns whether these are all records and losses of the ring. A loss may stand after the
+    /// last record.
+    pub(super) fn is_all(&self, totals: Option<&RingTotals>) -> bool {
+        let Some(RingTotals { producer, .. }) = totals else { return true };
+        let lapped = self.lapped();
+        self.totals.records + lapped >= producer.written.records
+            && self.totals.lost() - lapped >= producer.refused.total().records
     }
 
     /// Records per second, from the first to the last.
     pub(super) fn rate(&self) -> u64 {
-        let ns = self.last_ns.saturating_sub(self.first_ns).max(1);
-        (self.records.saturating_sub(1) as f64 * 1e9 / ns as f64).round() as u64
+        let ns = self.times.map_or(0, |(first, last)| last.saturating_sub(first)).max(1);
+        (self.totals.records.saturating_sub(1) as f64 * 1e9 / ns as f64).round() as u64
     }
 
-    pub(super) fn quantile(&self, quantile: f64) -> Nanos {
-        Nanos(self.latency.value_at_quantile(quantile))
+    pub(super) fn quantile(&self, quantile: f64) -> String {
+        nanos(self.latency.as_ref().map_or(0, |latency| latency.value_at_quantile(quantile)))
     }
 
-    /// Returns the summary of the records since the last call.
-    pub(super) fn says(&mut self) -> String {
-        self.says.line()
-    }
-
-    fn record(&mut self, topic: Topic, record: &Rec<'_>) {
+    fn take(&mut self, ring: &str, record: &Rec<'_>) {
         let Some(time_ns) = record.time else {
             self.wrong += 1;
             return;
         };
-        if self.records == 0 {
-            self.first_ns = time_ns;
+        self.times = Some((self.times.map_or(time_ns, |(first, _)| first), time_ns));
+        if let Some(latency) = &mut self.latency {
+            latency.saturating_record(now_ns().saturating_sub(time_ns));
         }
-        self.last_ns = time_ns;
-        self.records += 1;
-        self.latency.saturating_record(now_ns().saturating_sub(time_ns));
-        if topic == Topic::Metrics {
-            self.signal(record);
-            return;
+        // Most records are pulses: these are read without their names.
+        if let Some(Pulse { stamp, gap_ns, late_ns }) = Pulse::of(record.kind, record.bytes) {
+            self.gap_ns = self.gap_ns.max(gap_ns);
+            self.late_ns = self.late_ns.max(late_ns);
+            return self.number(stamp.seq);
         }
-        match Sample::decode(record.kind, record.bytes) {
-            Some(sample) => {
-                self.number(sample.seq());
-                self.says.take(&sample);
-            }
-            None => self.wrong += 1,
-        }
-    }
-
-    /// Counts one of OpenTelemetry's signals. Span ends and log records have a sequence number; the
-    /// others in between are counted, so a gap shows at the next number.
-    fn signal(&mut self, record: &Rec<'_>) {
-        let class = record.kind_of().and_then(|kind| kind.class.known());
-        let (Some(class), Some(Ok(value))) = (class, record.value()) else {
+        let Some(Ok(value)) = record.value() else {
             self.wrong += 1;
             return;
         };
-        if class == Class::Resource {
+        let class = record.kind_of().and_then(|kind| kind.class.known());
+        if class == Some(Class::Resource) {
             self.resources += 1;
             return;
         }
-        match value.get("seq") {
+        match value.get("seq").or_else(|| value.get("stamp.seq")) {
             Some(Value::U64(seq)) => self.number(*seq),
+            // Of signals, span ends and log records have a number. The others in between are
+            // counted, so a gap shows at the next number.
             _ => self.next_seq += 1,
         }
-        if let (Class::Log, Some(Value::Str(body))) = (class, value.get("body")) {
-            self.says.log(body);
+        let is_shown = match ring {
+            METRICS => class == Some(Class::Log),
+            "cpu" => sum(value, "cpu") == Cpu::ALL,
+            _ => true,
+        };
+        if is_shown {
+            self.now = Some(value.clone());
         }
     }
 
@@ -132,43 +116,95 @@ impl Seen {
         }
     }
 
-    fn lost_some(&mut self, loss: &Loss) {
-        let count = match loss.cause {
-            LossCause::Ring(Cause::Lapped) => &mut self.lapped,
-            LossCause::Ring(Cause::TooLarge) => &mut self.too_large,
-            _ => &mut self.full,
-        };
-        *count = count.plus(Count { records: loss.records, bytes: loss.bytes });
+    /// Returns a summary of the records since the last call.
+    pub(super) fn says(&mut self, ring: &str) -> String {
+        if self.gap_ns > 0 {
+            self.line = format!("gap {}, late {}", nanos(self.gap_ns), nanos(self.late_ns));
+            (self.gap_ns, self.late_ns) = (0, 0);
+        } else if let Some(now) = self.now.take() {
+            self.line = sentence(ring, &now, self.before.as_ref()).unwrap_or(self.line.clone());
+            self.before = Some(now);
+        }
+        self.line.clone()
     }
+}
+
+/// Returns what a ring's record says, compared with one before it.
+fn sentence(ring: &str, now: &Value, before: Option<&Value>) -> Option<String> {
+    let earlier = |path: &str| before.map_or(0, |before| sum(before, path));
+    let grown = |path: &str| sum(now, path).saturating_sub(earlier(path));
+    let text = |path: &str| match now.get(path) {
+        Some(Value::Str(text)) => Some(text.clone()),
+        _ => None,
+    };
+    match ring {
+        "cpu" => {
+            let busy: u64 = Cpu::BUSY.iter().map(|field| grown(field)).sum();
+            // Less than a clock tick may have passed: the last summary stays.
+            let percent = (busy * 100).checked_div(busy + grown("idle") + grown("iowait"))?;
+            let switches = grown("switches") * 1_000_000_000 / grown("stamp.time_ns").max(1);
+            Some(match before {
+                None => format!("{percent}% busy since boot"),
+                Some(_) => format!("{percent}% busy, {} cs/s", HumanCount(switches)),
+            })
+        }
+        "io" => {
+            before?;
+            let seconds = grown("time_ns") as f64 / 1e9;
+            let [disk, net] =
+                ["disks", "nets"].map(|of| bytes((grown(of) as f64 / seconds) as u64));
+            Some(format!("disk {disk}/s, net {net}/s"))
+        }
+        "processes" => {
+            let busiest = text("busiest.0.name")
+                .map(|name| format!(", {name} {}%", sum(now, "busiest.0.cpu_permille") / 10));
+            Some(format!("{} run{}", sum(now, "count"), busiest.unwrap_or_default()))
+        }
+        _ => text("body"),
+    }
+}
+
+/// Returns the sum of all numbers at this path.
+fn sum(value: &Value, path: &str) -> u64 {
+    fn all(value: &Value) -> u64 {
+        match value {
+            Value::U64(number) => *number,
+            Value::List(items) => items.iter().map(all).sum(),
+            Value::Struct(fields) => fields.iter().map(|(_, value)| all(value)).sum(),
+            _ => 0,
+        }
+    }
+    value.get(path).map_or(0, all)
 }
 
 /// What was read of all rings, in the order of [`STATIONS`]. The sidecar's engine fills it; the
 /// screen shows it.
-#[derive(Clone, Debug)]
-pub(super) struct Watch(Arc<Mutex<Vec<Seen>>>);
+#[derive(Clone)]
+pub(super) struct Watch(Arc<Mutex<[Seen; STATIONS.len()]>>);
 
 impl Watch {
-    pub(super) fn new() -> Result<Self, Failure> {
-        let all: Result<Vec<Seen>, Failure> = STATIONS.iter().map(|_| Seen::new()).collect();
-        Ok(Watch(Arc::new(Mutex::new(all?))))
+    pub(super) fn new() -> Self {
+        // These bounds are valid ones: it is there.
+        let latency = Histogram::new_with_bounds(1, 60_000_000_000, 3).ok();
+        let seen = STATIONS.map(|_| Seen { latency: latency.clone(), ..Seen::default() });
+        Watch(Arc::new(Mutex::new(seen)))
     }
 
-    pub(super) fn peek(&self) -> MutexGuard<'_, Vec<Seen>> {
+    pub(super) fn peek(&self) -> MutexGuard<'_, [Seen; STATIONS.len()]> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Output for Watch {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
-        let at = STATIONS.iter().position(|station| station.name == event.origin.name);
+        let name = &*event.origin.name;
         let mut all = self.peek();
-        if let Some(at) = at
-            && let Some(seen) = all.get_mut(at)
-        {
-            match &event.what {
-                What::Record(record) => seen.record(STATIONS[at].topic, record),
-                What::Lost(loss) => seen.lost_some(loss),
-                What::Began | What::Ended => {}
+        let mut all = STATIONS.iter().zip(all.iter_mut());
+        if let Some((_, seen)) = all.find(|(station, _)| station.name == name) {
+            seen.began = true;
+            seen.totals.add(event);
+            if let What::Record(record) = &event.what {
+                seen.take(name, record);
             }
         }
         Ok(Took::Yes)
@@ -187,7 +223,7 @@ impl Output for Watch {
     }
 
     fn figures(&self) -> Figures {
-        let taken = self.peek().iter().map(|seen| seen.records).sum();
+        let taken = self.peek().iter().map(|seen| seen.totals.records).sum();
         Figures { taken, delivered: taken, ..Figures::default() }
     }
 }
