@@ -7,7 +7,7 @@ use crate::follow::{Change, FollowError, Follower};
 use crate::follow_options::{FollowOptions, OpenedRing};
 use crate::merge::{Merge, MergeFigures};
 use crate::merged::SourceId;
-use crate::unattached::Unattached;
+use crate::retries::RingRetries;
 use std::collections::VecDeque;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -86,7 +86,7 @@ pub struct DirMerge {
     rings: Vec<Option<MergedRing>>,
     /// Sources of which something was read that is not acknowledged.
     unacknowledged: Vec<SourceId>,
-    unattached: Unattached,
+    retries: RingRetries,
     news: VecDeque<News>,
     /// The news that were returned last.
     shown: Option<News>,
@@ -160,7 +160,7 @@ impl Merge {
             options: options.clone(),
             rings: Vec::new(),
             unacknowledged: Vec::new(),
-            unattached: Unattached::default(),
+            retries: RingRetries::default(),
             news: VecDeque::new(),
             shown: None,
             scanned: false,
@@ -208,7 +208,7 @@ impl DirMerge {
             Err((id, error)) => {
                 let ring = self.rings.get_mut(id.slot as usize)?.as_mut()?;
                 ring.ended = true;
-                self.unattached.set_aside(ring.uuid);
+                self.retries.set_aside(ring.uuid);
                 let why = (format!("{error}; the ring is set aside"), false);
                 let (name, path) = (ring.name.clone(), ring.path.clone());
                 self.shown = Some(News { name, path, uuid: ring.uuid, why: Some(why) });
@@ -307,7 +307,7 @@ impl DirMerge {
                 }
             }
         }
-        for (entry, reported) in self.unattached.due(now) {
+        for (entry, reported) in self.retries.due(now) {
             self.attach(entry, &reported);
         }
         for slot in 0..self.rings.len() {
@@ -324,14 +324,14 @@ impl DirMerge {
             Some(ring) => {
                 (ring.removed, ring.name, ring.path) = (false, entry.name, entry.path);
             }
-            None if self.unattached.is_aside(&uuid) => {}
+            None if self.retries.is_aside(&uuid) => {}
             None => self.attach(entry, ""),
         }
     }
 
     fn vanished(&mut self, entry: &RingEntry) {
         let uuid = entry.identity.uuid;
-        self.unattached.vanished(&uuid);
+        self.retries.vanished(&uuid);
         if let Some(ring) = self.rings.iter_mut().flatten().find(|ring| ring.uuid == uuid) {
             ring.removed = true;
         }
@@ -357,7 +357,7 @@ impl DirMerge {
             Err(error) => error,
         };
         let (name, path, uuid) = (entry.name.clone(), entry.path.clone(), entry.identity.uuid);
-        if let Some(why) = self.unattached.failed(entry, &error, reported) {
+        if let Some(why) = self.retries.failed(entry, &error, reported) {
             self.news.push_back(News { name, path, uuid, why: Some(why) });
         }
     }

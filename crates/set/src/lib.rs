@@ -58,9 +58,9 @@ mod paths;
 mod poll_schedule;
 mod priority;
 mod prune;
+mod retries;
 mod sleep_on_all;
 mod source;
-mod unattached;
 
 pub use dir::{Access, RingSet, SetError, SetOptions};
 pub use dir_item::{DirEvent, DirItem};
@@ -77,5 +77,5 @@ pub use perfring_consumer::files::is_priority;
 pub use perfring_types as types;
 pub use priority::PRIORITY_SEVERITY;
 pub use prune::{Fate, Kept, PruneRule, Pruner, Verdict};
+pub use retries::RingRetries;
 pub use source::{About, Sleep, Source, SourceError};
-pub use unattached::Unattached;

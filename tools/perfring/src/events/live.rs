@@ -9,7 +9,7 @@ use perfring_consumer::{
     AttachError, Consumer, ConsumerOptions, Layout, Location, Observer, Refused, Start, Stat,
 };
 use perfring_export::{Event, Origin, Shapes};
-use perfring_set::{Change, Follower, Merge, RingEntry, Source, SourceId, Unattached};
+use perfring_set::{Change, Follower, Merge, RingEntry, RingRetries, Source, SourceId};
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ pub(crate) struct Live {
     merge: Merge,
     rings: HashMap<SourceId, Ring>,
     followers: Vec<Follower>,
-    unattached: Unattached,
+    retries: RingRetries,
     begun: VecDeque<SourceId>,
     ended: VecDeque<SourceId>,
     /// A ring whose end was returned.
@@ -64,7 +64,7 @@ impl Live {
             merge,
             rings: HashMap::new(),
             followers: Vec::new(),
-            unattached: Unattached::default(),
+            retries: RingRetries::default(),
             begun: VecDeque::new(),
             ended: VecDeque::new(),
             returned_end: None,
@@ -144,7 +144,7 @@ impl Live {
             }
         }
         self.followers = followers;
-        for (entry, reported) in self.unattached.due(Instant::now()) {
+        for (entry, reported) in self.retries.due(Instant::now()) {
             self.appeared(entry, &reported);
         }
         let mut over = Vec::new();
@@ -186,14 +186,14 @@ impl Live {
             ring.shapes.origin_mut().name = entry.name;
             return;
         }
-        if self.unattached.is_aside(&uuid) {
+        if self.retries.is_aside(&uuid) {
             return;
         }
         match self.attach(&location, None, Some(&entry)) {
             Ok(()) => left_out::opened(&entry.path),
             Err(error) => {
                 let path = entry.path.clone();
-                if self.unattached.failed(entry, &error, reported).is_some() {
+                if self.retries.failed(entry, &error, reported).is_some() {
                     left_out::ring(&path, &error);
                 }
             }
@@ -201,7 +201,7 @@ impl Live {
     }
 
     fn unnamed(&mut self, ring: &RingEntry) {
-        self.unattached.vanished(&ring.identity.uuid);
+        self.retries.vanished(&ring.identity.uuid);
         for known in self.rings.values_mut().filter(|known| known.uuid == ring.identity.uuid) {
             known.unnamed = true;
         }
@@ -275,7 +275,7 @@ impl Live {
         let Some(ring) = self.rings.get_mut(&id) else { return };
         note(&format!("{}: {error}; everything before it is intact", ring.location));
         self.damaged += 1;
-        self.unattached.set_aside(ring.uuid);
+        self.retries.set_aside(ring.uuid);
         if !ring.over {
             ring.over = true;
             self.ended.push_back(id);

@@ -12,7 +12,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// second: it may be allowed later, or have room for one more reader.
 ///
 /// ```
-/// use perfring_set::{Change, Follower, Unattached};
+/// use perfring_set::{Change, Follower, RingRetries};
 /// use perfring_consumer::Consumer;
 /// use std::time::{Duration, Instant};
 /// # use perfring_producer::{Options, Producer};
@@ -20,31 +20,31 @@ const RETRY: Duration = Duration::from_secs(1);
 /// # let producer = Producer::create(dir.path().join("one"), &Options::default())?;
 /// # let dir = dir.path();
 /// let mut follower = Follower::new(dir)?;
-/// let mut unattached = Unattached::default();
+/// let mut retries = RingRetries::default();
 /// let Some(Change::Appeared(ring)) = follower.next() else { panic!("nothing is there") };
 /// let first = Consumer::attach(&ring.path)?;
 /// let error = Consumer::attach(&ring.path).unwrap_err();
-/// let (why, retried) = unattached.failed(ring, &error, "").expect("it was not reported before");
+/// let (why, retried) = retries.failed(ring, &error, "").expect("it was not reported before");
 /// assert!(retried && why.ends_with("it is tried again each second"));
 /// drop(first);
-/// for (ring, reported) in unattached.due(Instant::now() + Duration::from_secs(1)) {
+/// for (ring, reported) in retries.due(Instant::now() + Duration::from_secs(1)) {
 ///     match Consumer::attach(&ring.path) {
 ///         Ok(_) => println!("{} is read now", ring.name),
-///         Err(error) => drop(unattached.failed(ring, &error, &reported)),
+///         Err(error) => drop(retries.failed(ring, &error, &reported)),
 ///     }
 /// }
-/// # assert!(unattached.due(Instant::now() + Duration::from_secs(5)).is_empty());
+/// # assert!(retries.due(Instant::now() + Duration::from_secs(5)).is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
-pub struct Unattached {
+pub struct RingRetries {
     /// With the reason that was reported.
     waiting: Vec<(RingEntry, String)>,
     aside: HashSet<[u8; 16]>,
     retry_at: Option<Instant>,
 }
 
-impl Unattached {
+impl RingRetries {
     /// Sets a ring aside that was read, and is damaged.
     pub fn set_aside(&mut self, uuid: [u8; 16]) {
         self.aside.insert(uuid);
@@ -62,7 +62,7 @@ impl Unattached {
     }
 
     /// Returns the rings to try again now, each with the reason that was reported. Those that fail again are handed to
-    /// [`Unattached::failed`].
+    /// [`RingRetries::failed`].
     pub fn due(&mut self, now: Instant) -> Vec<(RingEntry, String)> {
         if self.waiting.is_empty() || self.retry_at.is_some_and(|next| now < next) {
             return Vec::new();
