@@ -1,14 +1,14 @@
-//! Events of many rings: a record or a loss, with its type, its time and its origin, and what takes them.
+//! Events of many rings: a record or a loss, with its type, its time and its origin, and the outputs that receive them.
 //!
 //! The reader of the rings passes [`Event`]s to outputs: a record with its type, its time and its
-//! origin, or a loss. An [`Output`] takes an event, or returns that it is busy. It also returns which
-//! of the events that it took are delivered, so that no record leaves its ring before.
+//! origin, or a loss. An [`Output`] takes an event, or reports that it is busy. It also reports which
+//! of the events that it took are delivered, so that no record leaves its ring before that.
 //!
 //! | | |
 //! |---|---|
 //! | the root | what an event is: [`Origin`], [`Rec`], [`Loss`], and the types of rings |
-//! | [`signal`] | OpenTelemetry's signals, as records of the vocabulary have them |
-//! | `delivery` | [`Output`] itself, and what the crates of outputs share: attempts, files, dead letters |
+//! | [`signal`] | OpenTelemetry's signals, decoded from records |
+//! | `delivery` | [`Output`] itself, and what the output crates share: attempts, files, dead letters |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 

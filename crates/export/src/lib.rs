@@ -1,6 +1,6 @@
 //! Exports the records of many rings: each [`Output`] is an established format or protocol.
 //!
-//! This crate has all outputs by name, in [`registry`]. Everything else is re-exported:
+//! This crate lists all outputs by name, in [`registry`]. It re-exports the rest:
 //!
 //! | | |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! Outputs with large dependencies are features of this crate: `nats`, `otlp`, `parquet`,
 //! `prometheus`; so is the compression of files, `zstd`. `full` has all.
 //!
-//! An output is added with a module or a crate that implements [`Output`] and has options for
-//! serde, and an entry in [`registry`]: from there the sidecar's configuration and `perfring export`
+//! An output is added with a module or a crate that implements [`Output`] and has options that
+//! serde can read, and an entry in [`registry`]: from there the sidecar's configuration and `perfring export`
 //! know it.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

@@ -1,9 +1,9 @@
-//! What a ring's figures mean. The command, the page and the Python package show these.
+//! What a ring's figures mean. The command, the page and the Python package show them.
 //!
 //! | | |
 //! |---|---|
 //! | [`accounts`] | what was written, read and lost, and how full a ring is |
-//! | [`agreed`] | the figures of one moment |
+//! | [`agreed`] | a consistent set of figures |
 //! | [`json`] | the figures as a JSON object, with the names of `proto/ABI.md` |
 //! | [`types_use`] | how full a type table is |
 //! | [`owner`], [`named`], [`process`] | producers and consumers in words, and what /proc says of them |

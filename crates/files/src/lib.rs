@@ -1,4 +1,14 @@
 //! Outputs that write files.
+//!
+//! | | |
+//! |---|---|
+//! | [`json`] | an object a line for each record and each loss |
+//! | [`Perfetto`] | a trace for <https://ui.perfetto.dev> |
+//! | [`Ctf`] | a directory for babeltrace2 and Trace Compass |
+//! | [`PerfData`] | a file for `perf script` |
+//! | `Parquet` | a directory of tables, with the feature `parquet` |
+//!
+//! `perfring-recording` is a file too: the one that perfring reads back.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! The HTTP server of perfring's page, of the sidecar's health answers, and of Prometheus metrics.
 //!
-//! [`Server`] answers short requests in a thread. [`accept`] is its loop: it takes a bounded number of connections, and
-//! a program with its own runtime and bodies can use it alone.
+//! [`Server`] answers short requests in a thread. [`accept`] is its accept loop, with a limit of connections. A
+//! program with its own runtime can use that loop alone.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 

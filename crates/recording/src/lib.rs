@@ -1,7 +1,7 @@
 //! Recordings: the records of many rings in one file, in the order in which they were read.
 //!
 //! `proto/RECORDING.md` has the format, byte by byte. A file only grows; it consists of blocks with
-//! checksums, so a truncated one is readable up to that point.
+//! checksums, so a truncated one is readable up to the cut.
 //!
 //! ```
 //! use perfring_recording::{Options, Reader, Recording};

@@ -49,3 +49,34 @@ fn a_module_with_a_folder_is_its_mod_rs() {
     }
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }
+
+/// Cargo takes no file of `tests` for a program where a manifest says `autotests = false`. So a file that no other file
+/// declares would be a test that never runs.
+#[test]
+fn a_file_of_tests_is_a_part_of_its_program() {
+    let (mut files, mut found) = (0, Vec::new());
+    let manifests = SOURCES.manifests.iter();
+    for (manifest, _) in manifests.filter(|(_, text)| text.contains("autotests = false")) {
+        let tests = manifest.replace("Cargo.toml", "tests/");
+        let of_package = SOURCES.rust.range(tests.clone()..);
+        for (path, _) in of_package.take_while(|(path, _)| path.starts_with(&tests)) {
+            let module = path.trim_end_matches(".rs").trim_end_matches("/mod");
+            let Some((folder, name)) = module.rsplit_once('/') else { continue };
+            // The file that may declare it; files of a folder without one are data.
+            let above = match folder == tests.trim_end_matches('/') {
+                true => vec![format!("{folder}/main.rs")],
+                false => vec![format!("{folder}.rs"), format!("{folder}/mod.rs")],
+            };
+            let Some(above) = above.iter().find_map(|above| SOURCES.rust.get(above)) else {
+                continue;
+            };
+            files += 1;
+            if name != "main" && !above.bare.contains(&format!("mod {name};")) {
+                found.push(format!("{path} is in no test program: declare it with `mod {name};`"));
+            }
+        }
+    }
+    println!("{files} files");
+    assert!(files > 150, "not all files were found: {files}");
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+}
