@@ -216,14 +216,15 @@ pub async fn accept<S: Site>(listener: Accepting, site: Arc<S>, limits: Limits) 
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
         };
+        // Under the lock: a connection that ends at once, on another thread of the runtime, forgets itself after this.
+        let mut all = strangers.all();
         let task = tokio::spawn(async move {
             match limits.whole {
                 Some(whole) => drop(tokio::time::timeout(whole, serve).await),
                 None => serve.await,
             }
         });
-        // It runs from the next wait on: this is the only thread of the runtime.
-        strangers.all().push_back((id, task.abort_handle()));
+        all.push_back((id, task.abort_handle()));
     }
 }
 

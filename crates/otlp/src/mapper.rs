@@ -91,14 +91,20 @@ impl Mapper {
 
     /// Handles timeouts.
     pub fn tend(&mut self) {
-        self.moment = Moment::read();
-        self.flow.tend(self.moment.now);
+        let now = self.end_of_turn();
+        self.flow.tend(now);
     }
 
     /// Makes all held items ready.
     pub fn hurry(&mut self) {
-        self.moment = Moment::read();
-        self.flow.release_all(self.moment.now);
+        let now = self.end_of_turn();
+        self.flow.release_all(now);
+    }
+
+    /// Has the next event read the clocks: the caller may sleep before it, and no record is observed before it was written.
+    fn end_of_turn(&mut self) -> Instant {
+        self.moment.events = 0;
+        Instant::now()
     }
 
     /// Makes everything ready: nothing follows.

@@ -2,7 +2,9 @@
 
 use super::rows::*;
 use super::*;
+use perfring_export::{Event, Origin, Took, What};
 use std::time::Duration;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 #[test]
 fn a_configuration_s_attributes_are_added_to_each_resource_that_has_none_of_that_name() {
@@ -231,4 +233,24 @@ fn signals_that_are_not_selected_are_taken_and_left_out() {
     feed.pump(&mut seqs, &mut otlp);
     close(otlp);
     assert_eq!((logs(&server).len(), metrics(&server).len(), spans(&server).len()), (0, 0, 1));
+}
+
+#[test]
+fn nothing_is_observed_before_the_turn_in_which_it_came() {
+    let server = Server::start();
+    let (mut otlp, origin) = (open(&server), Origin::default());
+    let take = |otlp: &mut Otlp, seq| {
+        let what = What::Lost(Loss::new(8 * seq, 1, 16, LossCause::Ring(Cause::Full)));
+        assert_eq!(otlp.take(&Event { seq, origin: &origin, what }).unwrap(), Took::Yes);
+    };
+    take(&mut otlp, 0);
+    otlp.flush().unwrap();
+    // A program that read rings would sleep here.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
+    take(&mut otlp, 1);
+    close(otlp);
+    let observed: Vec<u64> =
+        logs(&server).into_iter().map(|(_, _, record)| record.observed_time_unix_nano).collect();
+    assert_eq!(observed.len(), 2);
+    assert!(u128::from(observed[1]) >= now, "{observed:?}, {now}");
 }

@@ -123,16 +123,20 @@ impl Live {
         if let Some(wanted) = wanted {
             shapes.origin_mut().name = wanted.name.clone();
         }
-        let others =
-            self.rings.values().filter(|other| !other.unnamed && other.location != *location);
-        let names: Vec<&str> = others.map(|other| &*other.shapes.origin().name).collect();
-        shapes.origin_mut().distinguish(|name| names.contains(&name));
+        let names = self.names(location);
+        shapes.origin_mut().distinguish(|name| names.iter().any(|other| other == name));
         let id = self.merge.add(source);
         let (location, uuid) = (location.clone(), layout.uuid);
         let ring = Ring { location, uuid, shapes, name, unnamed: false, over: false, last: None };
         self.rings.insert(id, ring);
         self.begun.push_back(id);
         Ok(())
+    }
+
+    /// Returns the names of the rings at other places.
+    fn names(&self, location: &Location) -> Vec<String> {
+        let others = self.rings.values().filter(|ring| !ring.unnamed && ring.location != *location);
+        others.map(|ring| ring.shapes.origin().name.clone()).collect()
     }
 
     /// Checks which rings have come or gone.
@@ -179,11 +183,14 @@ impl Live {
     /// Attaches to a ring, unless it was renamed and is read already. `reported` is why it could not be attached to before.
     fn appeared(&mut self, entry: RingEntry, reported: &str) {
         let (uuid, location) = (entry.identity.uuid, Location::from(entry.path.clone()));
+        let names = self.names(&location);
         let renamed = |ring: &&mut Ring| ring.uuid == uuid && ring.unnamed && !ring.over;
         if let Some(ring) = self.rings.values_mut().find(renamed) {
             detail(|| format!("{} is {location} now", ring.location));
+            let origin = ring.shapes.origin_mut();
+            (origin.name, origin.location) = (entry.name, location.to_string());
+            origin.distinguish(|name| names.iter().any(|other| other == name));
             (ring.unnamed, ring.location) = (false, location);
-            ring.shapes.origin_mut().name = entry.name;
             return;
         }
         if self.retries.is_aside(&uuid) {
