@@ -2,7 +2,7 @@
 //! bytes.
 //!
 //! Real processes on cores of their own: this one only starts them, keeps time and reports; they
-//! are the same executable run again, for each sample anew. The reader verifies all bytes of every
+//! are the same executable, started again for each sample. The reader verifies all bytes of every
 //! record that is counted. The contestants take turns within each repetition. Each sample is kept
 //! with the core distance before and after it: the virtual cores of one machine may drift apart
 //! from one second to the next, and rates then fall several-fold. Ratios are therefore formed only

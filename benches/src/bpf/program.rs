@@ -141,7 +141,7 @@ pub fn block(payload: usize) -> usize {
 }
 
 /// Returns the program that publishes into a BPF ring buffer: each record is reserved, written in
-/// place and submitted. Where there is no room, it ends, or with `skips` goes on with the next
+/// place and submitted. Where there is no room, it ends, or with `skips` continues with the next
 /// number.
 pub fn into_ringbuf(map: u32, payload: usize, wakes: bool, skips: bool) -> Vec<u64> {
     const RESERVE: i32 = 131;

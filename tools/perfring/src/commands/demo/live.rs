@@ -266,7 +266,7 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        // A producer would make a ring anew that is removed.
+        // A producer would create a removed ring again.
         for child in &mut self.producers {
             // Fails only if it has ended.
             let _ = child.kill();
