@@ -3,11 +3,11 @@
 use crate::dir::RingSet;
 use crate::dir_item::{DirEvent, DirItem};
 use crate::entry::{NoRing, RingEntry};
-use crate::follow::{Change, FollowError, Follower};
+use crate::feed::{Feed, FeedChange, Found};
+use crate::follow::FollowError;
 use crate::follow_options::{FollowOptions, OpenedRing};
 use crate::merge::{Merge, MergeFigures};
 use crate::merged::SourceId;
-use crate::retries::RingRetries;
 use std::collections::VecDeque;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -80,18 +80,16 @@ const ITEMS: u32 = 256;
 /// [`RecordRef::as_pod`](perfring_consumer::RecordRef::as_pod).
 pub struct DirMerge {
     merge: Merge,
-    follower: Follower,
+    dir: PathBuf,
+    feed: Feed,
     options: FollowOptions,
     /// Of the merge's sources, by their slots.
     rings: Vec<Option<MergedRing>>,
     /// Sources of which something was read that is not acknowledged.
     unacknowledged: Vec<SourceId>,
-    retries: RingRetries,
     news: VecDeque<News>,
     /// The news that were returned last.
     shown: Option<News>,
-    /// The directory was read once.
-    scanned: bool,
     /// Items until the clock is read.
     items: u32,
     follow_at: Instant,
@@ -153,19 +151,20 @@ impl Merge {
         dir: impl Into<PathBuf>,
         options: &FollowOptions,
     ) -> Result<DirMerge, FollowError> {
-        let now = Instant::now();
+        let (merge, dir) = (Merge::new(options.delay)?, dir.into());
+        let mut feed = Feed::default();
+        feed.add_dir(&dir)?;
         Ok(DirMerge {
-            merge: Merge::new(options.delay)?,
-            follower: Follower::new(dir)?,
+            merge,
+            dir,
+            feed,
             options: options.clone(),
             rings: Vec::new(),
             unacknowledged: Vec::new(),
-            retries: RingRetries::default(),
             news: VecDeque::new(),
             shown: None,
-            scanned: false,
             items: 0,
-            follow_at: now,
+            follow_at: Instant::now(),
         })
     }
 }
@@ -208,7 +207,7 @@ impl DirMerge {
             Err((id, error)) => {
                 let ring = self.rings.get_mut(id.slot as usize)?.as_mut()?;
                 ring.ended = true;
-                self.retries.set_aside(ring.uuid);
+                self.feed.set_aside(ring.uuid);
                 let why = (format!("{error}; the ring is set aside"), false);
                 let (name, path) = (ring.name.clone(), ring.path.clone());
                 self.shown = Some(News { name, path, uuid: ring.uuid, why: Some(why) });
@@ -258,7 +257,7 @@ impl DirMerge {
     /// Returns the directory.
     #[must_use]
     pub fn dir(&self) -> &Path {
-        self.follower.dir()
+        &self.dir
     }
 
     /// Returns the names of the rings that are read now.
@@ -285,30 +284,23 @@ impl DirMerge {
     fn follow(&mut self, now: Instant) {
         self.detach_ended();
         for _ in 0..CHANGES {
-            let Some(change) = self.follower.next() else {
-                self.scanned = true;
-                break;
-            };
+            let Some(change) = self.feed.next(now) else { break };
             match change {
-                Change::Appeared(ring) => self.appeared(ring),
-                Change::Replaced { before, now } => {
-                    self.vanished(&before);
-                    self.appeared(now);
+                FeedChange::Found(found) => self.attach(found),
+                FeedChange::Renamed(Found { ring, .. }) => {
+                    if let Some(known) = self.ring(ring.identity.uuid) {
+                        (known.removed, known.name, known.path) = (false, ring.name, ring.path);
+                    }
                 }
-                Change::Vanished(ring) => self.vanished(&ring),
-                Change::Left(_) => {}
-                Change::Refused(NoRing { name, path, why, .. }) => {
-                    self.news.push_back(News {
-                        name,
-                        path,
-                        uuid: [0; 16],
-                        why: Some((why, false)),
-                    });
+                FeedChange::Removed(Found { ring, .. }) => {
+                    if let Some(known) = self.ring(ring.identity.uuid) {
+                        known.removed = true;
+                    }
                 }
+                FeedChange::NotRead(_, file) => self.not_read(file, false),
+                FeedChange::Copy { found, of } => self.not_read(found.as_copy(of.as_ref()), true),
+                FeedChange::Left(_) => {}
             }
-        }
-        for (entry, reported) in self.retries.due(now) {
-            self.attach(entry, &reported);
         }
         for slot in 0..self.rings.len() {
             self.end(slot);
@@ -317,48 +309,36 @@ impl DirMerge {
         self.follow_at = now.checked_add(FOLLOW).unwrap_or(now);
     }
 
-    fn appeared(&mut self, entry: RingEntry) {
-        let uuid = entry.identity.uuid;
-        match self.rings.iter_mut().flatten().find(|ring| ring.uuid == uuid && !ring.ended) {
-            // It was renamed.
-            Some(ring) => {
-                (ring.removed, ring.name, ring.path) = (false, entry.name, entry.path);
-            }
-            None if self.retries.is_aside(&uuid) => {}
-            None => self.attach(entry, ""),
-        }
+    fn not_read(&mut self, file: NoRing, retried: bool) {
+        let NoRing { name, path, why, .. } = file;
+        self.news.push_back(News { name, path, uuid: [0; 16], why: Some((why, retried)) });
     }
 
-    fn vanished(&mut self, entry: &RingEntry) {
-        let uuid = entry.identity.uuid;
-        self.retries.vanished(&uuid);
-        if let Some(ring) = self.rings.iter_mut().flatten().find(|ring| ring.uuid == uuid) {
-            ring.removed = true;
-        }
+    fn ring(&mut self, uuid: [u8; 16]) -> Option<&mut MergedRing> {
+        self.rings.iter_mut().flatten().find(|ring| ring.uuid == uuid && !ring.ended)
     }
 
-    /// Attaches to a ring; `reported` is the reason why it failed before.
-    fn attach(&mut self, entry: RingEntry, reported: &str) {
-        let error = match self.options.open(&entry, self.scanned) {
+    fn attach(&mut self, found: Found) {
+        let RingEntry { name, path, identity, .. } = found.ring.clone();
+        let uuid = identity.uuid;
+        match self.options.open(&found.ring, found.is_new) {
             Ok(Some(OpenedRing { source, observed })) => {
+                self.feed.attached(found);
                 let id = self.merge.add_described(source);
                 let slot = id.slot as usize;
-                let RingEntry { name, path, .. } = entry;
-                let uuid = entry.identity.uuid;
                 let (unacknowledged, removed, ended) = (false, false, false);
                 self.rings.resize_with(self.rings.len().max(slot + 1), || None);
                 let ring =
                     MergedRing { id, name, path, uuid, observed, unacknowledged, removed, ended };
                 self.rings[slot] = Some(ring);
-                return;
             }
-            // The follower reports the ring that has the name now.
-            Ok(None) => return,
-            Err(error) => error,
-        };
-        let (name, path, uuid) = (entry.name.clone(), entry.path.clone(), entry.identity.uuid);
-        if let Some(why) = self.retries.failed(entry, &error, reported) {
-            self.news.push_back(News { name, path, uuid, why: Some(why) });
+            // The feed reports the ring that has the name now.
+            Ok(None) => {}
+            Err(error) => {
+                if let Some(why) = self.feed.failed(found, &error) {
+                    self.news.push_back(News { name, path, uuid, why: Some(why) });
+                }
+            }
         }
     }
 
@@ -387,6 +367,7 @@ impl DirMerge {
                 && (ring.observed || !ring.unacknowledged)
             {
                 self.merge.remove(ring.id);
+                self.feed.ended(&ring.uuid);
                 *slot = None;
             }
         }

@@ -75,18 +75,7 @@ impl NoRing {
 /// directory.
 pub(crate) fn inspect(path: &Path, name: &OsStr) -> Result<(RingEntry, RingFile), Not> {
     regular(path, name)?;
-    let not = |error: AttachError| {
-        let reason = NotRead::of(&error);
-        let sentence = match error {
-            AttachError::NotFound { .. } => return Not::Gone,
-            _ if reason == NotRead::Limit => error.to_string(),
-            AttachError::Bad { source, .. } => source.to_string(),
-            AttachError::Permission { .. } => forbidden(path),
-            AttachError::Io { step, source, .. } => format!("{step}: {source}"),
-            other => other.to_string(),
-        };
-        Not::Because(Why { sentence, reason })
-    };
+    let not = |error| refusal(path, error);
     let file = RingFile::inspect(path).map_err(not)?;
     let is_cpus = in_set(name).is_some_and(|(_, ring)| cpu_of_ring(ring).is_some());
     if is_cpus && file.layout().producers != Producers::Cpu {
@@ -99,6 +88,20 @@ pub(crate) fn inspect(path: &Path, name: &OsStr) -> Result<(RingEntry, RingFile)
         layout: *file.layout(),
     };
     Ok((entry, file))
+}
+
+/// Returns why the file at a path, which may be named there, is not reported as a ring.
+pub(crate) fn refusal(path: &Path, error: AttachError) -> Not {
+    let reason = NotRead::of(&error);
+    let sentence = match error {
+        AttachError::NotFound { .. } => return Not::Gone,
+        _ if reason == NotRead::Limit => error.to_string(),
+        AttachError::Bad { source, .. } => source.to_string(),
+        AttachError::Permission { .. } => forbidden(path),
+        AttachError::Io { step, source, .. } => format!("{step}: {source}"),
+        other => other.to_string(),
+    };
+    Not::Because(Why { sentence, reason })
 }
 
 /// Returns why a file may not be read, with the numbers that say so.

@@ -9,6 +9,7 @@
 mod asleep;
 mod cpu;
 mod dir_merge;
+mod feeds;
 mod followers;
 mod fullest_first;
 mod merge_flood;

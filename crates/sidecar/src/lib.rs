@@ -60,7 +60,6 @@ pub use config::filter::Filter;
 pub use config::record_rule::{RecordAction, RecordRule};
 pub use config::snapshot_rule::{On, SnapshotRule};
 pub use config::{Config, ConfigError};
-pub use engine::files::Appeared;
 pub use engine::turn::Turn;
 pub use engine::{
     AttachFailure, Dropped, Engine, Note, OutputStatus, Removed, RingFigures, RingId, RingStatus,

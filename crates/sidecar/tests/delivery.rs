@@ -5,7 +5,7 @@ mod replaced;
 mod unread;
 
 use crate::scripted::{DELAY, Reported, Scripted, all_due, publish, ring, until};
-use perfring_consumer::{Consumer, Item, Location, Stat};
+use perfring_consumer::{Consumer, Item, Location, Start, Stat};
 use perfring_producer::Policy;
 use perfring_sidecar::config::{Delivery, From, Input, InputSource};
 use perfring_sidecar::{Engine, Note};
@@ -244,7 +244,7 @@ fn a_removed_ring_of_a_dead_producer_is_read_to_its_end() {
     let uuid = engine.rings().next().unwrap().origin.uuid;
     publish(&mut producer, 0..5);
     std::fs::remove_file(&path).unwrap();
-    engine.file_removed(&uuid, &Location::from(path.clone()));
+    engine.file_removed(&uuid);
     until(&mut engine, "five came", |engine| output.records().len() == 5 && engine.is_settled());
     for _ in 0..20 {
         engine.turn();
@@ -315,7 +315,7 @@ fn an_output_that_is_behind_gets_the_rest_of_a_removed_ring_and_then_its_end() {
     drop(producer);
     until(&mut engine, "the other has all", |_| all.records().len() == 100);
     std::fs::remove_file(&path).unwrap();
-    engine.file_removed(&uuid, &Location::from(path.clone()));
+    engine.file_removed(&uuid);
     for _ in 0..20 {
         engine.turn();
     }
@@ -345,7 +345,7 @@ fn a_best_effort_output_does_not_delay_the_end_of_a_ring() {
     bad.set(|script| script.fails = true);
     publish(&mut producer, 0..3);
     drop(producer);
-    engine.file_removed(&uuid, &Location::from(path.clone()));
+    engine.file_removed(&uuid);
     until(&mut engine, "it is released", |engine| engine.rings().count() == 0);
     assert!(matches!(&engine.notes()[..], [Note::Ended { .. }]));
     // Its lock is free, although one output is not told yet.
@@ -375,7 +375,7 @@ fn the_position_in_an_observed_ring_exists_from_the_first_moment_and_outlives_it
     publish(&mut producer, 10..13);
     let output = Scripted::ready();
     let mut second = engine(&[("output", Delivery::Required, &output)]);
-    second.attach(&location, &input, None, |uuid| saved.get(uuid).copied()).unwrap();
+    second.attach(&location, &input, None, |uuid| saved.get(uuid).copied().map(Start::At)).unwrap();
     until(&mut second, "three came", |engine| {
         output.records() == [10, 11, 12] && engine.is_settled()
     });
@@ -388,8 +388,8 @@ fn the_position_in_an_observed_ring_exists_from_the_first_moment_and_outlives_it
     };
     assert_eq!(positions.get(uuid), Some(saved));
     let input = Input::new(InputSource::Ring(location.clone()));
-    second.attach(&location, &input, None, |_| Some(*saved)).unwrap();
-    second.file_removed(uuid, &location);
+    second.attach(&location, &input, None, |_| Some(Start::At(*saved))).unwrap();
+    second.file_removed(uuid);
     drop(producer);
     until(&mut second, "it is released", |engine| engine.rings().count() == 0);
     let notes = second.notes();

@@ -277,7 +277,7 @@ fn the_end_of_a_ring_comes_after_what_rules_left_out_of_it() {
     (0..50).for_each(|n| assert!(publish(&mut producer, 0, n)));
     drop(producer);
     std::fs::remove_file(&path).unwrap();
-    engine.file_removed(&uuid, &Location::from(path.clone()));
+    engine.file_removed(&uuid);
     until(&mut engine, "it is released", |engine| engine.rings().count() == 0);
     for output in [&required, &loose] {
         let bytes = 50 * 24;

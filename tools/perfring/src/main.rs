@@ -14,7 +14,6 @@ mod figures;
 mod left_out;
 mod output;
 mod records;
-mod ring_name;
 mod stop;
 mod verbosity;
 

@@ -197,6 +197,34 @@ fn a_ring_that_is_renamed_goes_by_its_new_name_and_comes_once() {
 }
 
 #[test]
+fn a_ring_that_moves_is_read_once_and_one_that_comes_begins_at_its_oldest_record() {
+    let [here, there, outside] = [Place::new(), Place::new(), Place::new()];
+    let ring = here.add("early", &[]);
+    publish(&ring, b"before\n");
+    let file = outside.path("run.perfrec").to_str().unwrap().to_owned();
+    // The directory that the ring moves to is asked first: the ring is there before it is gone here.
+    let args = ["record", "--from", "latest", "-o", &file, there.dir(), here.dir()];
+    let live = Live::start(&args);
+    let recorded =
+        |text: &str| run(&["export", "--to", "json", &file], b"").out().matches(text).count();
+    until("it records", || {
+        publish(&ring, b"tick\n");
+        fs::exists(&file).unwrap() && recorded("tick") > 0
+    });
+    let later = outside.add("later", &[]);
+    publish(&later, b"since it was made\n");
+    fs::rename(&later, there.path("later")).unwrap();
+    until("it comes", || recorded("since it was made") > 0);
+    let moved = there.path("early").to_str().unwrap().to_owned();
+    fs::rename(&ring, &moved).unwrap();
+    publish(&moved, b"moved\n");
+    until("it comes", || recorded("moved") > 0);
+    live.signal(Signal::SIGINT);
+    live.end();
+    assert_eq!((recorded("before"), recorded("moved"), recorded("since it was made")), (0, 1, 1));
+}
+
+#[test]
 fn a_ring_that_another_consumer_reads_is_read_once_that_one_is_gone() {
     let place = Place::new();
     let [busy, free] = ["busy", "free"].map(|name| {

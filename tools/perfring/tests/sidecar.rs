@@ -165,7 +165,7 @@ fn the_second_of_two_on_one_directory_reports_it_and_takes_over() {
     until("the first has two", || rings.lines("first").len() == 2);
     let second_out = format!("json:{}", rings.path("second.jsonl"));
     let second = rings.sidecar(&["--output", &second_out]);
-    until("the second reports it", || rings.said().contains("retrying"));
+    until("the second reports it", || rings.said().contains("tried again"));
     let both = rings.sidecar(&["--output", &first_out]);
     assert_eq!(rings_end(both).2, 1, "the file is the first one's");
     assert!(rings.said().contains("another process writes to"), "{}", rings.said());
@@ -334,7 +334,7 @@ fn a_ring_that_is_not_read_is_in_the_last_line() {
     let rings = Rings::new();
     let _lock = locked(&rings, 0);
     let live = pruning(&rings);
-    until("an attach fails", || rings.said().contains("retrying"));
+    until("an attach fails", || rings.said().contains("tried again"));
     live.signal(Signal::SIGTERM);
     assert_eq!(rings_end(live).2, 0);
     let said = rings.said();

@@ -1,20 +1,8 @@
-//! Files of rings that are read: removed, renamed, copied.
+//! Names of rings, and files of rings that are read: removed, renamed, copied.
 
 use super::Engine;
-use super::ring::{Note, Ring, Stage, file_at};
+use super::ring::{Note, Ring, Stage};
 use perfring_consumer::Location;
-
-/// What a file is, of a ring with a known uuid.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Appeared {
-    /// It is not read.
-    New,
-    /// It is read.
-    Read,
-    /// It is a copy of a ring that is read, whose location this is.
-    Copy(String),
-}
 
 impl Engine {
     /// Gives a new ring the name of its input, and makes it another name than those of all rings that are read. The name stays
@@ -37,47 +25,30 @@ impl Engine {
         }
     }
 
-    /// Notes that the file of a ring at this location was removed: the ring ends once it is read and has no producer. Another
-    /// file of that ring, a copy, may have been there.
-    pub fn file_removed(&mut self, uuid: &[u8; 16], location: &Location) {
-        let Some(id) = self.by_uuid.get(uuid) else { return };
-        if let Some(ring) = self.rings.get_mut(*id)
-            && ring.location.as_ref() == Some(location)
-        {
+    /// Notes that the file of a ring was removed: the ring ends once it is read and has no producer.
+    pub fn file_removed(&mut self, uuid: &[u8; 16]) {
+        let Some(id) = self.by_uuid.get(uuid).copied() else { return };
+        if let Some(ring) = self.rings.get_mut(id) {
             ring.removed = true;
-            self.leave(*id);
+            self.leave(id);
         }
     }
 
-    /// Notes a file of a ring. Returns whether the ring is read by this file, which may have had another name.
-    ///
-    /// A ring that is read by another file, which was removed or is no longer followed, ends: this file takes its place.
-    pub fn file_appeared(&mut self, uuid: &[u8; 16], location: &Location) -> Appeared {
-        let Some(id) = self.by_uuid.get(uuid) else { return Appeared::New };
-        let Some(ring) = self.rings.get_mut(*id) else { return Appeared::New };
-        if ring.stage != Stage::Reading {
-            return Appeared::New;
+    /// Notes where the file of a ring is now, which may be in the directory of another input.
+    pub fn file_renamed(&mut self, uuid: &[u8; 16], location: &Location) {
+        let Some(id) = self.by_uuid.get(uuid).copied() else { return };
+        if let Some(ring) = self.rings.get_mut(id)
+            && ring.stage == Stage::Reading
+        {
+            (ring.removed, ring.location) = (false, Some(location.clone()));
+            self.leaving.retain(|leaving| *leaving != id);
         }
-        let is_here = |location: &Location| file_at(location) == ring.file;
-        let named = ring.location.as_ref().is_some_and(is_here);
-        if is_here(location) {
-            // Renamed, also into the directory of another input.
-            if !named {
-                ring.location = Some(location.clone());
-            }
-            if std::mem::take(&mut ring.removed) {
-                ring.location = Some(location.clone());
-            }
-            self.leaving.retain(|leaving| leaving != id);
-            return Appeared::Read;
+    }
+
+    /// Stops reading a ring whose file was removed, because there is another file of it.
+    pub(crate) fn file_replaced(&mut self, uuid: &[u8; 16]) {
+        if let Some(id) = self.by_uuid.get(uuid).copied() {
+            self.detach(id);
         }
-        if named && !ring.removed {
-            return Appeared::Copy(
-                ring.location.as_ref().map_or_else(String::new, ToString::to_string),
-            );
-        }
-        ring.stage = Stage::Ending;
-        self.leave(*id);
-        Appeared::New
     }
 }

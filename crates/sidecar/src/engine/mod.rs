@@ -42,7 +42,7 @@ use outlet::Outlet;
 use outlets::Outlets;
 use pending::Pending;
 use perfring_consumer::{
-    ClockError, Location,
+    ClockError, Location, Start,
     advanced::{MachineClock, Saved},
 };
 use perfring_export::{Birth, Origin, Output, OutputError, Shapes};
@@ -193,8 +193,8 @@ impl Engine {
         self.snapshots = rules;
     }
 
-    /// Attaches to a ring as its input says, if it is the one with this id. `saved` returns the
-    /// position where an observer continues.
+    /// Attaches to a ring as its input says, if it is the one with this id. `start` returns where an
+    /// observer starts, if that is not where the input says.
     ///
     /// # Errors
     /// [`AttachFailure`].
@@ -203,9 +203,9 @@ impl Engine {
         location: &Location,
         input: &Input,
         uuid: Option<[u8; 16]>,
-        saved: impl FnOnce(&[u8; 16]) -> Option<Saved>,
+        start: impl FnOnce(&[u8; 16]) -> Option<Start>,
     ) -> Result<RingId, AttachFailure> {
-        let (mut ring, source) = Ring::attach(location, input, self.id, uuid, saved)?;
+        let (mut ring, source) = Ring::attach(location, input, self.id, uuid, start)?;
         self.name(&mut ring);
         Ok(self.insert(ring, source))
     }
@@ -261,11 +261,6 @@ impl Engine {
         if !self.leaving.contains(&id) {
             self.leaving.push(id);
         }
-    }
-
-    /// Returns whether this ring is read, or was read and is not delivered yet.
-    pub(crate) fn has(&self, uuid: &[u8; 16]) -> bool {
-        self.by_uuid.contains_key(uuid)
     }
 
     /// Stops reading the rings of an input: what was read is delivered, the rest stays.
@@ -361,12 +356,7 @@ impl Engine {
             let refused = ring.shapes.totals()?.producer.refused;
             // All of these were read, too.
             ring.idle_since(now, || merges.is_drained(id))?;
-            let of = Idle {
-                location: ring.location.clone()?,
-                input: ring.input.clone(),
-                uuid: ring.uuid(),
-                refused,
-            };
+            let of = Idle { location: ring.location.clone()?, uuid: ring.uuid(), refused };
             Some((id, of))
         };
         self.rings.iter_mut().filter_map(may_go).collect()

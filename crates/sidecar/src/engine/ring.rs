@@ -14,7 +14,6 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::hash::Hasher;
-use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 use thiserror::Error;
 
@@ -147,8 +146,8 @@ pub enum Note {
         uuid: [u8; 16],
         /// The problem.
         why: String,
-        /// The input to attach again with, if the problem may pass: the disk is full, or memory is short.
-        again: Option<Box<Input>>,
+        /// Whether the problem may pass, and the ring is to be attached to again: the disk is full, or memory is short.
+        again: bool,
     },
     /// A ring has the name of another ring that is read: its location is its name.
     SameName {
@@ -175,7 +174,6 @@ pub enum Note {
 /// A ring that may be removed.
 pub(crate) struct Idle {
     pub(crate) location: Location,
-    pub(crate) input: Input,
     pub(crate) uuid: [u8; 16],
     /// What its producers have lost, all of which was read.
     pub(crate) refused: Refused,
@@ -202,8 +200,6 @@ pub(crate) struct Ring {
     pub(crate) source: Option<Box<dyn Source>>,
     /// Its location; `None` if it is not a ring of perfring's.
     pub(crate) location: Option<Location>,
-    /// The device and the inode of its file: a copy has the same uuid.
-    pub(crate) file: Option<(u64, u64)>,
     pub(crate) input: Input,
     /// Whether it is only observed: its position must be saved by the reader.
     pub(crate) observed: bool,
@@ -233,12 +229,6 @@ pub(crate) struct Ring {
     oldest: Cell<(u64, Option<u64>)>,
 }
 
-/// Returns the device and the inode of a ring's file.
-pub(super) fn file_at(location: &Location) -> Option<(u64, u64)> {
-    let meta = std::fs::metadata(location.path()).ok()?;
-    Some((meta.dev(), meta.ino()))
-}
-
 impl Ring {
     /// Attaches to a ring as its input says, under the number `id`.
     pub(crate) fn attach(
@@ -246,7 +236,7 @@ impl Ring {
         input: &Input,
         id: u32,
         uuid: Option<[u8; 16]>,
-        saved: impl FnOnce(&[u8; 16]) -> Option<Saved>,
+        start: impl FnOnce(&[u8; 16]) -> Option<Start>,
     ) -> Result<(Self, Box<dyn Source>), AttachFailure> {
         let shapes = Shapes::open(location.clone(), id)?;
         let drops = shapes.origin().policy == Some(Policy::Drop);
@@ -257,11 +247,10 @@ impl Ring {
         };
         let mut copied = observed;
         let (source, layout): (Box<dyn Source>, _) = if observed {
-            let start = match (saved(&shapes.origin().uuid), input.from) {
-                (Some(saved), _) => Start::At(saved),
-                (None, From::Oldest) => Start::Oldest,
-                (None, From::Latest) => Start::Latest,
-            };
+            let start = start(&shapes.origin().uuid).unwrap_or(match input.from {
+                From::Oldest => Start::Oldest,
+                From::Latest => Start::Latest,
+            });
             let options =
                 ObserverOptions { start, trust: input.trust.trust(), ..ObserverOptions::default() };
             let observer = Observer::attach_with(location.clone(), &options)?;
@@ -295,7 +284,6 @@ impl Ring {
         Ring {
             shapes,
             source: None,
-            file: location.as_ref().and_then(file_at),
             location,
             input,
             observed,

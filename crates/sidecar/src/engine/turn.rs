@@ -248,7 +248,7 @@ impl Engine {
             location: ring.location.clone(),
             uuid,
             why: error.to_string(),
-            again: passes.then(|| Box::new(ring.input.clone())),
+            again: passes,
         });
         ring.stage = Stage::Ending;
         if !passes {

@@ -1,18 +1,17 @@
-//! Keeps track of damaged and truncated rings.
+//! Counts files that are damaged or truncated rings.
 
 use crate::engine::Engine;
 use perfring_abi::BadRing;
 use perfring_consumer::AttachError;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// The limit of damaged rings that are remembered.
-const ASIDE_MAX: usize = 65_536;
+/// The limit of paths that are remembered.
+const NAMES_MAX: usize = 65_536;
 
-/// Damaged rings: they are not read again, and each is counted once.
+/// Paths of damaged rings, so that each is counted once.
 #[derive(Default)]
 pub(crate) struct Damaged {
-    aside: HashSet<[u8; 16]>,
     /// Paths without a ring now: the ring that was there, or `None` once the file was counted as
     /// damaged.
     names: HashMap<PathBuf, Option<[u8; 16]>>,
@@ -30,25 +29,6 @@ pub(crate) fn is_damage(error: &AttachError) -> bool {
 }
 
 impl Damaged {
-    /// Sets a ring aside: it is not read again, while it is the same.
-    pub(crate) fn set_aside(&mut self, uuid: [u8; 16]) {
-        if self.aside.len() < ASIDE_MAX {
-            self.aside.insert(uuid);
-        }
-    }
-
-    pub(crate) fn is_aside(&self, uuid: &[u8; 16]) -> bool {
-        self.aside.contains(uuid)
-    }
-
-    /// Notes a ring that cannot be attached to.
-    pub(crate) fn never(&mut self, uuid: [u8; 16], damage: bool, engine: &mut Engine) {
-        self.set_aside(uuid);
-        if damage {
-            engine.count_damaged(Some(uuid));
-        }
-    }
-
     /// Notes a path that has no ring any more. If the ring was truncated, the engine may find that,
     /// too.
     pub(crate) fn left(&mut self, path: PathBuf, uuid: [u8; 16]) {
@@ -70,7 +50,7 @@ impl Damaged {
     }
 
     fn remember(&mut self, path: PathBuf, uuid: Option<[u8; 16]>) -> Option<Option<[u8; 16]>> {
-        if self.names.len() >= ASIDE_MAX {
+        if self.names.len() >= NAMES_MAX {
             self.names.clear();
         }
         self.names.insert(path, uuid)

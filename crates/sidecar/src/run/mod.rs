@@ -33,7 +33,7 @@ use crate::engine::{Engine, Note};
 use crate::log::{Level, Message, Say};
 use crate::signals::Signals;
 use figures::Present;
-use inputs::{Inputs, Waiting};
+use inputs::Inputs;
 use losses::Losses;
 use outputs::Outputs;
 use own_ring::OwnRing;
@@ -382,11 +382,9 @@ impl Sidecar {
             match note {
                 Note::SetAside { ring, uuid, why, location, again } => {
                     let others = "and the others continue";
-                    if let Some((location, input)) = location.clone().zip(again) {
-                        let reported =
-                            format!("{ring}: {why}; it is tried again each second, {others}");
-                        let input = *input;
-                        self.inputs.wait(Waiting { input, location, uuid, reported }, say);
+                    if let Some(location) = location.clone().filter(|_| again) {
+                        let why = format!("{ring}: {why}; it is tried again each second, {others}");
+                        self.inputs.interrupted(uuid, &location.path(), &why, say);
                     } else {
                         say.warn(&format!("{ring}: {why}; it is set aside, {others}"));
                         self.inputs.set_aside(uuid, location, &why);
@@ -400,6 +398,7 @@ impl Sidecar {
                     self.losses.report_one(&ring, uuid, &figures, say);
                     say.debug(&format!("{ring} is not read any more"));
                     self.outputs.forget(&ring);
+                    self.inputs.ended(&uuid);
                     // A ring that stays may be read again, with another configuration.
                     if let Some(saved) = saved {
                         self.positions.update([(uuid, saved)].into());

@@ -2,7 +2,7 @@
 
 use super::{attach, engine};
 use crate::scripted::{DELAY, Hook, Reported, Scripted, publish, ring, until};
-use perfring_consumer::{Location, Stat};
+use perfring_consumer::{Location, Start, Stat};
 use perfring_producer::{Policy, Producer, RecordType};
 use perfring_sidecar::Engine;
 use perfring_sidecar::config::{Config, Delivery, Input, InputSource};
@@ -68,7 +68,7 @@ fn an_observed_ring_reports_its_laps_and_returns_the_position_to_save() {
     let mut second = engine(&[("output", Delivery::Required, &output)]);
     let location = Location::from(path);
     let input = Input::new(InputSource::Ring(location.clone()));
-    second.attach(&location, &input, None, |uuid| saved.get(uuid).copied()).unwrap();
+    second.attach(&location, &input, None, |uuid| saved.get(uuid).copied().map(Start::At)).unwrap();
     until(&mut second, "the last came", |_| output.records().last() == Some(&49_999));
     let (came, lapped) = (output.records().len() as u64, output.lost("lapped"));
     assert_eq!(came + lapped, 50_000 - 100, "came {came}, lapped {lapped}");
@@ -227,7 +227,7 @@ fn losses_of_a_dead_producer_are_reported_once_and_stay_in_the_sums_when_its_rin
     attach(&mut second, &path);
     let uuid = second.rings().next().unwrap().origin.uuid;
     std::fs::remove_file(&path).unwrap();
-    second.file_removed(&uuid, &Location::from(path.clone()));
+    second.file_removed(&uuid);
     until(&mut second, "it is released", |engine| engine.rings().count() == 0);
     for output in [&all, &some] {
         assert_eq!(
@@ -249,7 +249,7 @@ fn what_a_ring_loses_at_its_end_is_reported_before_it_ends_though_the_file_is_re
     until(&mut engine, "it came", |_| output.records() == [0]);
     let uuid = engine.rings().next().unwrap().origin.uuid;
     std::fs::remove_file(&path).unwrap();
-    engine.file_removed(&uuid, &Location::from(path.clone()));
+    engine.file_removed(&uuid);
     producer.publish(&[0; 128 << 10]).unwrap_err();
     let written = publish(&mut producer, 1..10_000);
     drop(producer);

@@ -4,12 +4,11 @@ use super::held::{Given, Held};
 use crate::failure::{Failure, detail, note};
 use crate::figures::opened::opened;
 use crate::left_out;
-use crate::ring_name::Name;
 use perfring_consumer::{
     AttachError, Consumer, ConsumerOptions, Layout, Location, Observer, Refused, Start, Stat,
 };
 use perfring_export::{Event, Origin, Shapes};
-use perfring_set::{Change, Follower, Merge, RingEntry, RingRetries, Source, SourceId};
+use perfring_set::{Feed, FeedChange, Found, Merge, PlaceId, Source, SourceId};
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -27,8 +26,10 @@ pub(crate) struct Live {
     how: How,
     merge: Merge,
     rings: HashMap<SourceId, Ring>,
-    followers: Vec<Follower>,
-    retries: RingRetries,
+    feed: Feed,
+    /// Places that are one ring: they are left when it is removed.
+    singles: Vec<PlaceId>,
+    follows_dirs: bool,
     begun: VecDeque<SourceId>,
     ended: VecDeque<SourceId>,
     /// A ring whose end was returned.
@@ -47,8 +48,6 @@ struct Ring {
     location: Location,
     uuid: [u8; 16],
     shapes: Shapes,
-    /// Its file, while it has its name. A directory's follower handles the others.
-    name: Option<Name>,
     /// Its file has no name any more.
     unnamed: bool,
     /// It is in `ended`.
@@ -63,8 +62,9 @@ impl Live {
             how,
             merge,
             rings: HashMap::new(),
-            followers: Vec::new(),
-            retries: RingRetries::default(),
+            feed: Feed::default(),
+            singles: Vec::new(),
+            follows_dirs: false,
             begun: VecDeque::new(),
             ended: VecDeque::new(),
             returned_end: None,
@@ -78,24 +78,29 @@ impl Live {
 
     /// Follows a ring until it is removed.
     pub(crate) fn add(&mut self, location: &Location) -> Result<(), Failure> {
-        Ok(self.attach(location, Some(Name::of(location)), None)?)
+        if let Some(layout) = self.attach(location, self.how, None)? {
+            self.singles.push(self.feed.add_attached(location, &layout));
+        }
+        Ok(())
     }
 
     /// Follows all rings of a directory, which need not be there yet.
     pub(crate) fn follow(&mut self, dir: PathBuf) -> Result<(), Failure> {
-        let follower = Follower::new(dir);
-        self.followers.push(follower.map_err(Failure::general)?);
+        self.feed.add_dir(dir).map_err(Failure::general)?;
+        self.follows_dirs = true;
         self.poll_names();
         Ok(())
     }
 
+    /// Attaches to a ring, or to the one that was found there. Returns its layout, or `None` if it was just replaced, which the
+    /// feed reports.
     fn attach(
         &mut self,
         location: &Location,
-        name: Option<Name>,
-        wanted: Option<&RingEntry>,
-    ) -> Result<(), AttachError> {
-        let (source, layout): (Box<dyn Source>, Layout) = match self.how {
+        how: How,
+        found: Option<&Found>,
+    ) -> Result<Option<Layout>, AttachError> {
+        let (source, layout): (Box<dyn Source>, Layout) = match how {
             How::Observe(start) => {
                 let observer = Observer::attach(location, start)?;
                 let layout = *observer.layout();
@@ -108,8 +113,8 @@ impl Live {
                 (Box::new(consumer), layout)
             }
         };
-        if wanted.is_some_and(|wanted| wanted.identity.uuid != layout.uuid) {
-            return Ok(()); // it was just replaced, which the follower reports
+        if found.is_some_and(|found| found.ring.identity.uuid != layout.uuid) {
+            return Ok(None);
         }
         detail(|| opened(location, &layout));
         let id = self.ids;
@@ -120,17 +125,17 @@ impl Live {
                 Origin::of(id, location, &layout, 0, perfring_consumer::stat::OwnerInfo::default());
             shapes = Shapes::of(origin, source.types());
         }
-        if let Some(wanted) = wanted {
-            shapes.origin_mut().name = wanted.name.clone();
+        if let Some(found) = found {
+            shapes.origin_mut().name = found.ring.name.clone();
         }
         let names = self.names(location);
         shapes.origin_mut().distinguish(|name| names.iter().any(|other| other == name));
         let id = self.merge.add(source);
         let (location, uuid) = (location.clone(), layout.uuid);
-        let ring = Ring { location, uuid, shapes, name, unnamed: false, over: false, last: None };
+        let ring = Ring { location, uuid, shapes, unnamed: false, over: false, last: None };
         self.rings.insert(id, ring);
         self.begun.push_back(id);
-        Ok(())
+        Ok(Some(layout))
     }
 
     /// Returns the names of the rings at other places.
@@ -141,19 +146,25 @@ impl Live {
 
     /// Checks which rings have come or gone.
     pub(crate) fn poll_names(&mut self) {
-        let mut followers = std::mem::take(&mut self.followers);
-        for follower in &mut followers {
-            while let Some(change) = follower.next() {
-                self.change(change);
+        while let Some(change) = self.feed.next(Instant::now()) {
+            match change {
+                FeedChange::Found(found) => self.found(found),
+                FeedChange::Renamed(found) => self.renamed(found),
+                FeedChange::Removed(found) => {
+                    let uuid = found.ring.identity.uuid;
+                    let lost = self.rings.values_mut().filter(|ring| ring.uuid == uuid);
+                    lost.for_each(|ring| ring.unnamed = true);
+                    if self.singles.contains(&found.place) {
+                        self.feed.leave(found.place);
+                    }
+                }
+                FeedChange::NotRead(_, other) => left_out::report([&other]),
+                FeedChange::Copy { found, of } => left_out::report([&found.as_copy(of.as_ref())]),
+                _ => {}
             }
-        }
-        self.followers = followers;
-        for (entry, reported) in self.retries.due(Instant::now()) {
-            self.appeared(entry, &reported);
         }
         let mut over = Vec::new();
         for (id, ring) in &mut self.rings {
-            ring.unnamed |= ring.name.as_ref().is_some_and(|name| !name.is_current());
             if ring.unnamed
                 && !ring.over
                 && self.merge.source(*id).is_none_or(|source| !source.has_producer())
@@ -167,57 +178,45 @@ impl Live {
         self.ended.extend(over);
     }
 
-    fn change(&mut self, change: Change) {
-        match change {
-            Change::Appeared(ring) => self.appeared(ring, ""),
-            Change::Replaced { before, now } => {
-                self.unnamed(&before);
-                self.appeared(now, "");
+    /// Attaches to a ring of a directory. One that came later is read from its beginning.
+    fn found(&mut self, found: Found) {
+        let how = match self.how {
+            How::Observe(_) if found.is_new => How::Observe(Start::Oldest),
+            how => how,
+        };
+        match self.attach(&found.location, how, Some(&found)) {
+            Ok(None) => {}
+            Ok(Some(_)) => {
+                left_out::opened(&found.ring.path);
+                self.feed.attached(found);
             }
-            Change::Vanished(before) => self.unnamed(&before),
-            Change::Refused(other) => left_out::report([&other]),
-            _ => {}
-        }
-    }
-
-    /// Attaches to a ring, unless it was renamed and is read already. `reported` is why it could not be attached to before.
-    fn appeared(&mut self, entry: RingEntry, reported: &str) {
-        let (uuid, location) = (entry.identity.uuid, Location::from(entry.path.clone()));
-        let names = self.names(&location);
-        let renamed = |ring: &&mut Ring| ring.uuid == uuid && ring.unnamed && !ring.over;
-        if let Some(ring) = self.rings.values_mut().find(renamed) {
-            detail(|| format!("{} is {location} now", ring.location));
-            let origin = ring.shapes.origin_mut();
-            (origin.name, origin.location) = (entry.name, location.to_string());
-            origin.distinguish(|name| names.iter().any(|other| other == name));
-            (ring.unnamed, ring.location) = (false, location);
-            return;
-        }
-        if self.retries.is_aside(&uuid) {
-            return;
-        }
-        match self.attach(&location, None, Some(&entry)) {
-            Ok(()) => left_out::opened(&entry.path),
             Err(error) => {
-                let path = entry.path.clone();
-                if self.retries.failed(entry, &error, reported).is_some() {
+                let path = found.ring.path.clone();
+                if self.feed.failed(found, &error).is_some() {
                     left_out::ring(&path, &error);
                 }
             }
         }
     }
 
-    fn unnamed(&mut self, ring: &RingEntry) {
-        self.retries.vanished(&ring.identity.uuid);
-        for known in self.rings.values_mut().filter(|known| known.uuid == ring.identity.uuid) {
-            known.unnamed = true;
-        }
+    fn renamed(&mut self, found: Found) {
+        let (uuid, location) = (found.ring.identity.uuid, found.location);
+        let names = self.names(&location);
+        let Some(ring) = self.rings.values_mut().find(|ring| ring.uuid == uuid && !ring.over)
+        else {
+            return;
+        };
+        detail(|| format!("{} is {location} now", ring.location));
+        let origin = ring.shapes.origin_mut();
+        (origin.name, origin.location) = (found.ring.name, location.to_string());
+        origin.distinguish(|name| names.iter().any(|other| other == name));
+        (ring.unnamed, ring.location) = (false, location);
     }
 
     /// Returns whether nothing more can arrive: no directory is followed, and all rings are
     /// removed.
     pub(crate) fn is_over(&self) -> bool {
-        self.followers.is_empty() && self.rings.is_empty() && self.begun.is_empty()
+        !self.follows_dirs && self.rings.is_empty() && self.begun.is_empty()
     }
 
     /// Polls all rings. Returns whether one has something.
@@ -234,6 +233,7 @@ impl Live {
     pub(crate) fn next(&mut self) -> Result<Option<Event<'_>>, Failure> {
         if let Some(id) = self.returned_end.take() {
             if let Some(ring) = self.rings.remove(&id) {
+                self.feed.ended(&ring.uuid);
                 detail(|| format!("{} has ended", ring.location));
             }
             drop(self.merge.remove(id));
@@ -282,7 +282,7 @@ impl Live {
         let Some(ring) = self.rings.get_mut(&id) else { return };
         note(&format!("{}: {error}; everything before it is intact", ring.location));
         self.damaged += 1;
-        self.retries.set_aside(ring.uuid);
+        self.feed.set_aside(ring.uuid);
         if !ring.over {
             ring.over = true;
             self.ended.push_back(id);

@@ -1,0 +1,420 @@
+//! The rings of several places, while they come and go.
+//!
+//! It stands below the merge of a directory, and so in this crate: the command and the sidecar follow rings by the same code.
+
+use crate::entry::{NoRing, RingEntry};
+use crate::follow::{Change, FollowError, Follower};
+use crate::not_read::NotRead;
+use crate::one_ring::{OneRing, entry};
+use perfring_consumer::{AttachError, Layout, Location, files::Identity};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How often a ring that could not be attached to is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// How often a place that is one ring is looked at. The kernel reports what happens in a directory.
+const LOOK: Duration = Duration::from_millis(100);
+/// The limit of damaged rings that are remembered.
+const ASIDE_MAX: usize = 65_536;
+
+/// A place of a [`Feed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PlaceId(u32);
+
+/// A ring at a place of a [`Feed`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Found {
+    /// The ring's name, file and layout.
+    pub ring: RingEntry,
+    /// The file's location.
+    pub location: Location,
+    /// The place that has it.
+    pub place: PlaceId,
+    /// Whether it came after its place had been read once.
+    pub is_new: bool,
+    /// Why it could not be attached to, as it was reported last.
+    reported: String,
+}
+
+/// What happens to the rings of a [`Feed`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FeedChange {
+    /// A ring to attach to. The answer is [`Feed::attached`], [`Feed::failed`] or [`Feed::wait`]. Without an answer, the ring
+    /// is not found again.
+    Found(Found),
+    /// Another file of a ring that is read. It is found once that ring is [ended](Feed::ended).
+    Copy {
+        /// The copy.
+        found: Found,
+        /// The location of the file that is read; `None` if that has no name any more.
+        of: Option<Location>,
+    },
+    /// A ring that is read has this name now, maybe at another place.
+    Renamed(Found),
+    /// The file of a ring that is read has no name any more, and this was the last. The ring can be read to its end.
+    Removed(Found),
+    /// Something at a place is not read.
+    NotRead(PlaceId, NoRing),
+    /// A file with this path was not read, and is there no more.
+    Left(PathBuf),
+}
+
+/// Reports the life of the rings of some places: when to attach to a ring, that it was renamed, and that its file was
+/// removed. A place is a directory, which is followed by a [`Follower`], or one ring.
+///
+/// A ring is known by its uuid, and read once: from one file, which may have several names, and may move from one place to
+/// another. A copy of a ring that is read waits until the ring is [ended](Feed::ended). A damaged ring is set aside, and any
+/// other that could not be attached to is found again each second: it may be allowed later, or have room for one more
+/// reader.
+///
+/// The feed maps no ring and releases nothing. Its user attaches, reads and decides when a ring has ended: once its file is
+/// removed, no producer is attached, and everything is read.
+///
+/// ```
+/// use perfring_consumer::Consumer;
+/// use perfring_set::{Feed, FeedChange};
+/// use std::{collections::HashMap, time::Instant};
+/// # use perfring_producer::{Options, Producer};
+/// # let dir = tempfile::tempdir()?;
+/// # let producer = Producer::create(dir.path().join("one"), &Options::default())?;
+/// # let dir = dir.path();
+/// let mut feed = Feed::default();
+/// let place = feed.add_dir(dir)?;
+/// let mut rings = HashMap::new();
+/// while let Some(change) = feed.next(Instant::now()) {
+///     match change {
+///         FeedChange::Found(found) => match Consumer::attach(&found.location) {
+///             Ok(consumer) => {
+///                 rings.insert(found.ring.identity.uuid, consumer);
+///                 feed.attached(found);
+///             }
+///             Err(error) => {
+///                 if let Some((why, _)) = feed.failed(found, &error) {
+///                     eprintln!("{why}");
+///                 }
+///             }
+///         },
+///         FeedChange::Removed(found) => println!("{} is read to its end", found.location),
+///         other => println!("{other:?}"),
+///     }
+/// }
+/// assert_eq!(rings.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Feed {
+    places: Vec<FeedPlace>,
+    ids: u32,
+    /// The place that is asked next.
+    turn: usize,
+    read: HashMap<[u8; 16], ReadRing>,
+    /// Rings that have lost their last name, until all places were asked: one of them may have a new name.
+    nameless: Vec<Found>,
+    /// Rings that could not be attached to, and copies of rings that are read.
+    waiting: Vec<Found>,
+    /// Those to try now.
+    due: VecDeque<Found>,
+    retry_at: Option<Instant>,
+    look_at: Option<Instant>,
+    aside: HashSet<[u8; 16]>,
+    changes: VecDeque<FeedChange>,
+}
+
+#[derive(Debug)]
+struct FeedPlace {
+    id: PlaceId,
+    /// It was read once.
+    scanned: bool,
+    at: At,
+}
+
+#[derive(Debug)]
+enum At {
+    Dir(Box<Follower>),
+    Ring(OneRing),
+}
+
+/// A ring that is read.
+#[derive(Debug)]
+struct ReadRing {
+    identity: Identity,
+    /// The names of its file. The first is its name.
+    names: Vec<Found>,
+}
+
+impl Feed {
+    /// Follows the rings of a directory, which need not be there yet.
+    ///
+    /// # Errors
+    /// See [`Follower::new`].
+    pub fn add_dir(&mut self, dir: impl Into<PathBuf>) -> Result<PlaceId, FollowError> {
+        let follower = Follower::new(dir)?;
+        Ok(self.add(At::Dir(Box::new(follower))))
+    }
+
+    /// Follows what has this location: a ring, or another one after it, or none yet.
+    pub fn add_ring(&mut self, location: impl Into<Location>) -> PlaceId {
+        let location = location.into();
+        self.look_at = None;
+        self.add(At::Ring(OneRing::new(location)))
+    }
+
+    /// Follows a ring that is read already, by this location; its layout says which one it is.
+    pub fn add_attached(&mut self, location: &Location, layout: &Layout) -> PlaceId {
+        let place = self.add_ring(location);
+        let ring = entry(location, layout);
+        if let Some(FeedPlace { at: At::Ring(one), .. }) = self.places.last_mut() {
+            one.there = Some(ring.clone());
+            self.attached(Found::new(ring, location.clone(), place, false));
+        }
+        place
+    }
+
+    fn add(&mut self, at: At) -> PlaceId {
+        let id = PlaceId(self.ids);
+        self.ids += 1;
+        self.places.push(FeedPlace { id, scanned: false, at });
+        id
+    }
+
+    /// Follows a place no longer. A ring that is read there stays read, until it is [ended](Feed::ended).
+    pub fn leave(&mut self, place: PlaceId) {
+        self.places.retain(|other| other.id != place);
+        self.turn = 0;
+        let here = |found: &Found| found.place == place;
+        self.waiting.retain(|found| !here(found));
+        self.due.retain(|found| !here(found));
+        self.changes.retain(|change| !matches!(change, FeedChange::Found(found) if here(found)));
+        for ring in self.read.values_mut() {
+            ring.lose(here, &mut self.changes);
+        }
+    }
+
+    /// Returns the places where nothing is: a directory that does not exist or may not be read, or no such ring.
+    pub fn missing(&self) -> impl Iterator<Item = PlaceId> {
+        let is_missing = |place: &&FeedPlace| match &place.at {
+            At::Dir(follower) => !follower.is_there(),
+            At::Ring(one) => one.is_missing(),
+        };
+        self.places.iter().filter(is_missing).map(|place| place.id)
+    }
+
+    /// Returns what is found again later: rings that could not be attached to, and copies of rings that are read.
+    pub fn waiting(&self) -> impl Iterator<Item = &Found> {
+        self.waiting.iter().chain(&self.due)
+    }
+
+    /// Returns what happened next, or `None` if nothing did. Does not wait. `now`: the time now.
+    pub fn next(&mut self, now: Instant) -> Option<FeedChange> {
+        loop {
+            if let Some(change) = self.changes.pop_front() {
+                return Some(change);
+            }
+            if self.ask_places(now) {
+                continue;
+            }
+            for found in std::mem::take(&mut self.nameless) {
+                let uuid = found.ring.identity.uuid;
+                if !self.read.get(&uuid).is_some_and(|ring| ring.names.is_empty()) {
+                    continue;
+                }
+                self.changes.push_back(FeedChange::Removed(found));
+                let mut copies = self.waiting.iter();
+                if let Some(copy) = copies.find(|copy| copy.ring.identity.uuid == uuid) {
+                    self.changes.push_back(FeedChange::Copy { found: copy.clone(), of: None });
+                }
+            }
+            self.find_due(now);
+            if self.changes.is_empty() {
+                return None;
+            }
+        }
+    }
+
+    /// Notes that a ring was attached to: it is read from now on.
+    pub fn attached(&mut self, found: Found) {
+        let identity = found.ring.identity;
+        self.read.insert(identity.uuid, ReadRing { identity, names: vec![found] });
+    }
+
+    /// Notes that attaching to a ring failed. Returns the reason and whether the ring is found again, unless the same reason
+    /// was returned before, or the file is gone, which the feed reports.
+    pub fn failed(&mut self, found: Found, error: &AttachError) -> Option<(String, bool)> {
+        match error {
+            AttachError::NotFound { .. } | AttachError::Removed { .. } => None,
+            AttachError::Bad { .. }
+            | AttachError::Corrupt { .. }
+            | AttachError::Truncated { .. }
+            | AttachError::TooLargeToCopy { .. } => {
+                self.set_aside(found.ring.identity.uuid);
+                Some((format!("{error}; the ring is set aside"), false))
+            }
+            error => {
+                let why = format!("{error}; it is tried again each second");
+                self.wait(found, &why).then_some((why, true))
+            }
+        }
+    }
+
+    /// Finds a ring again in a second. Returns whether it waits for another reason than before.
+    pub fn wait(&mut self, found: Found, why: &str) -> bool {
+        let is_new = why != found.reported;
+        let now = Instant::now();
+        self.retry_at.get_or_insert(now.checked_add(RETRY).unwrap_or(now));
+        self.waiting.push(Found { reported: why.to_owned(), ..found });
+        is_new
+    }
+
+    /// Finds rings that wait at once.
+    pub fn hurry(&mut self) {
+        self.retry_at = self.retry_at.map(|_| Instant::now());
+    }
+
+    /// Sets a damaged ring aside: it is not found again.
+    pub fn set_aside(&mut self, uuid: [u8; 16]) {
+        if self.aside.len() < ASIDE_MAX {
+            self.aside.insert(uuid);
+        }
+    }
+
+    /// Notes that a ring is not read any more. A copy of it is found next. Its file is found again in a second, if that still
+    /// has a name.
+    pub fn ended(&mut self, uuid: &[u8; 16]) {
+        let is_it = |found: &mut Found| found.ring.identity.uuid == *uuid;
+        self.due.extend(self.waiting.extract_if(.., is_it));
+        for found in self.read.remove(uuid).into_iter().flat_map(|ring| ring.names) {
+            self.wait(found, "");
+        }
+    }
+
+    /// Asks the places one after the other, until one has news. Returns whether one had.
+    fn ask_places(&mut self, now: Instant) -> bool {
+        if self.turn == 0 && self.look_at.is_none_or(|at| now >= at) {
+            self.look_at = Some(now.checked_add(LOOK).unwrap_or(now));
+            for place in &mut self.places {
+                if let At::Ring(one) = &mut place.at {
+                    one.looked = false;
+                }
+            }
+        }
+        while let Some(FeedPlace { id, scanned, at }) = self.places.get_mut(self.turn) {
+            let (id, is_new) = (*id, *scanned);
+            let (change, location) = match at {
+                At::Dir(follower) => (follower.next(), None),
+                At::Ring(one) => (one.next(), Some(one.location.clone())),
+            };
+            if let Some(change) = change {
+                self.change(
+                    change,
+                    |ring| {
+                        let location =
+                            location.unwrap_or_else(|| Location::File(ring.path.clone()));
+                        Found::new(ring, location, id, is_new)
+                    },
+                    id,
+                );
+                return true;
+            }
+            *scanned = true;
+            self.turn += 1;
+        }
+        self.turn = 0;
+        false
+    }
+
+    fn change(&mut self, change: Change, found: impl FnOnce(RingEntry) -> Found, place: PlaceId) {
+        match change {
+            Change::Appeared(ring) => self.appeared(found(ring)),
+            Change::Replaced { before, now } => {
+                self.vanished(before, place);
+                self.appeared(found(now));
+            }
+            Change::Vanished(ring) => self.vanished(ring, place),
+            Change::Refused(file) => self.changes.push_back(FeedChange::NotRead(place, file)),
+            Change::Left(path) => self.changes.push_back(FeedChange::Left(path)),
+        }
+    }
+
+    fn appeared(&mut self, found: Found) {
+        let uuid = found.ring.identity.uuid;
+        if self.aside.contains(&uuid) {
+            return;
+        }
+        let Some(ring) = self.read.get_mut(&uuid) else {
+            return self.changes.push_back(FeedChange::Found(found));
+        };
+        let name = ring.names.first();
+        if ring.identity == found.ring.identity {
+            if name.is_none() {
+                self.nameless.retain(|lost| lost.ring.identity.uuid != uuid);
+                self.changes.push_back(FeedChange::Renamed(found.clone()));
+            }
+            return ring.names.push(found);
+        }
+        let of = name.map(|name| name.location.clone());
+        self.changes.push_back(FeedChange::Copy { found: found.clone(), of });
+        self.waiting.push(found);
+    }
+
+    fn vanished(&mut self, ring: RingEntry, place: PlaceId) {
+        let is_it = |found: &Found| found.place == place && found.ring.path == ring.path;
+        self.waiting.retain(|found| !is_it(found));
+        self.due.retain(|found| !is_it(found));
+        match self.read.get_mut(&ring.identity.uuid) {
+            Some(read) if read.names.iter().any(is_it) => {
+                self.nameless.extend(read.lose(is_it, &mut self.changes));
+            }
+            _ => self.changes.push_back(FeedChange::Left(ring.path)),
+        }
+    }
+
+    /// Finds rings that were not attached to before.
+    fn find_due(&mut self, now: Instant) {
+        if self.retry_at.is_some_and(|at| now >= at) {
+            self.retry_at = None;
+            let is_due = |found: &mut Found| !self.read.contains_key(&found.ring.identity.uuid);
+            self.due.extend(self.waiting.extract_if(.., is_due));
+        }
+        // One at a time: once one of two copies is attached to, the other waits.
+        if let Some(found) = self.due.pop_front() {
+            self.appeared(found);
+        }
+    }
+}
+
+impl Found {
+    fn new(ring: RingEntry, location: Location, place: PlaceId, is_new: bool) -> Self {
+        Found { ring, location, place, is_new, reported: String::new() }
+    }
+
+    /// Says why this [copy](FeedChange::Copy) is not read.
+    #[must_use]
+    pub fn as_copy(&self, of: Option<&Location>) -> NoRing {
+        let of = of.map_or_else(
+            || "a ring that is read, and whose file is gone: it is read after that".to_owned(),
+            |of| format!("{of}, which is read: keep copies in directories that are not read"),
+        );
+        let RingEntry { name, path, .. } = self.ring.clone();
+        NoRing { name, path, why: format!("a copy of {of}"), reason: NotRead::Foreign }
+    }
+}
+
+impl ReadRing {
+    /// Removes names that its file has no more. Returns the last one.
+    fn lose(
+        &mut self,
+        is_lost: impl Fn(&Found) -> bool,
+        changes: &mut VecDeque<FeedChange>,
+    ) -> Option<Found> {
+        let before = self.names.first().filter(|name| is_lost(name)).cloned();
+        self.names.retain(|name| !is_lost(name));
+        let Some(now) = self.names.first() else { return before };
+        if before.is_some() {
+            changes.push_back(FeedChange::Renamed(now.clone()));
+        }
+        None
+    }
+}

@@ -1,0 +1,357 @@
+//! The life of rings at several places: each is found once, whatever becomes of its files.
+
+use perfring_consumer::{AttachError, Consumer, Location};
+use perfring_producer::{Options, Producer};
+use perfring_set::{Feed, FeedChange, Found, PlaceId, RingEntry};
+use proptest::prelude::*;
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// After this, what waits is found again.
+const LATER: Duration = Duration::from_secs(3);
+
+struct Temp {
+    dir: tempfile::TempDir,
+    feed: Feed,
+    a: PlaceId,
+}
+
+impl Temp {
+    /// A feed of two directories.
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut feed = Feed::default();
+        let [a, _] = ["a", "b"].map(|name| {
+            fs::create_dir(dir.path().join(name)).unwrap();
+            feed.add_dir(dir.path().join(name)).unwrap()
+        });
+        Temp { dir, feed, a }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn ring(&self, name: &str) -> [u8; 16] {
+        let options = Options { size: 4096, ..Options::default() };
+        Producer::create(self.at(name), &options).unwrap().layout().uuid
+    }
+
+    fn rename(&self, from: &str, to: &str) {
+        fs::rename(self.at(from), self.at(to)).unwrap();
+    }
+
+    fn copy(&self, from: &str, to: &str) {
+        fs::copy(self.at(from), self.at(to)).unwrap();
+    }
+
+    fn remove(&self, name: &str) {
+        fs::remove_file(self.at(name)).unwrap();
+    }
+
+    /// A line for each change until `now`. Each ring that is found is attached to.
+    fn changes_at(&mut self, now: Instant) -> Vec<String> {
+        let mut lines = Vec::new();
+        while let Some(change) = self.feed.next(now) {
+            lines.push(self.line(&change));
+            if let FeedChange::Found(found) = change {
+                self.feed.attached(found);
+            }
+        }
+        lines
+    }
+
+    fn changes(&mut self) -> Vec<String> {
+        self.changes_at(Instant::now())
+    }
+
+    fn line(&self, change: &FeedChange) -> String {
+        let name = |path: &Path| path.strip_prefix(self.dir.path()).unwrap().display().to_string();
+        match change {
+            FeedChange::Found(found) if found.is_new => format!("new {}", name(&found.ring.path)),
+            FeedChange::Found(found) => format!("found {}", name(&found.ring.path)),
+            FeedChange::Copy { found, of } => {
+                let of = of.as_ref().map_or("none".to_owned(), |of| name(&of.path()));
+                format!("{} is a copy of {of}", name(&found.ring.path))
+            }
+            FeedChange::Renamed(found) => format!("now {}", name(&found.ring.path)),
+            FeedChange::Removed(found) => format!("removed {}", name(&found.ring.path)),
+            FeedChange::NotRead(_, file) => format!("not {}", name(&file.path)),
+            FeedChange::Left(path) => format!("left {}", name(path)),
+            _ => panic!("{change:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_ring_that_moves_from_one_place_to_another_is_found_once() {
+    let mut temp = Temp::new();
+    temp.ring("a/1");
+    temp.ring("b/2");
+    assert_eq!(temp.changes(), ["found a/1", "found b/2"]);
+    // One place is asked before the other: a ring is seen to leave before it comes, or after it.
+    temp.rename("a/1", "b/1");
+    temp.rename("b/2", "a/2");
+    let mut moved = temp.changes();
+    moved.sort();
+    assert_eq!(moved, ["now a/2", "now b/1"]);
+    temp.rename("a/2", "a/3");
+    assert_eq!(temp.changes(), ["now a/3"]);
+    fs::hard_link(temp.at("a/3"), temp.at("b/3")).unwrap();
+    assert!(temp.changes().is_empty(), "a second name");
+    temp.remove("a/3");
+    assert_eq!(temp.changes(), ["now b/3"]);
+    temp.remove("b/3");
+    assert_eq!(temp.changes(), ["removed b/3"]);
+}
+
+#[test]
+fn a_copy_is_found_once_the_ring_has_ended() {
+    let mut temp = Temp::new();
+    let uuid = temp.ring("a/1");
+    assert_eq!(temp.changes(), ["found a/1"]);
+    temp.copy("a/1", "b/1");
+    assert_eq!(temp.changes(), ["b/1 is a copy of a/1"]);
+    assert!(
+        temp.changes_at(Instant::now() + LATER).is_empty(),
+        "it is not tried while the ring is read"
+    );
+    assert_eq!(temp.feed.waiting().count(), 1);
+    temp.remove("b/1");
+    assert_eq!(temp.changes(), ["left b/1"]);
+    temp.copy("a/1", "b/1");
+    assert_eq!(temp.changes(), ["b/1 is a copy of a/1"]);
+    temp.remove("a/1");
+    assert_eq!(temp.changes(), ["removed a/1", "b/1 is a copy of none"]);
+    temp.feed.ended(&uuid);
+    assert_eq!(temp.changes(), ["new b/1"]);
+    // In the other order: the copy comes after the ring's own file went.
+    temp.rename("b/1", "elsewhere");
+    assert_eq!(temp.changes(), ["removed b/1"]);
+    temp.copy("elsewhere", "a/1");
+    assert_eq!(temp.changes(), ["a/1 is a copy of none"]);
+    temp.feed.ended(&uuid);
+    assert_eq!(temp.changes(), ["new a/1"]);
+}
+
+#[test]
+fn what_cannot_be_attached_to_is_found_again_and_what_is_damaged_is_not() {
+    let mut temp = Temp::new();
+    temp.ring("a/1");
+    let find = |temp: &mut Temp, now| match temp.feed.next(now) {
+        Some(FeedChange::Found(found)) => found,
+        other => panic!("{other:?}"),
+    };
+    let location = Location::from(temp.dir.path().join("a/1"));
+    let first = Consumer::attach(&location).unwrap();
+    let busy = Consumer::attach(&location).unwrap_err();
+    let found: Found = find(&mut temp, Instant::now());
+    let (why, retried) = temp.feed.failed(found, &busy).unwrap();
+    assert!(retried && why.ends_with("; it is tried again each second"), "{why}");
+    assert_eq!(temp.feed.next(Instant::now()), None);
+    let found = find(&mut temp, Instant::now() + LATER);
+    assert_eq!(temp.feed.failed(found, &busy), None, "it was reported");
+    temp.feed.hurry();
+    drop(first);
+    let found = find(&mut temp, Instant::now());
+    assert!(!temp.feed.wait(found, &why), "for the same reason");
+    let found = find(&mut temp, Instant::now() + LATER);
+    // It is gone: the feed reports that, and nothing is tried.
+    let gone = AttachError::NotFound { location: location.clone(), leads_to: None };
+    assert_eq!(temp.feed.failed(found, &gone), None);
+    assert_eq!(temp.feed.next(Instant::now() + LATER), None);
+    temp.rename("a/1", "b/1");
+    let found = loop {
+        match temp.feed.next(Instant::now()) {
+            Some(FeedChange::Found(found)) => break found,
+            Some(FeedChange::Left(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    let uuid = found.ring.identity.uuid;
+    let damaged = AttachError::Truncated { location };
+    let (why, retried) = temp.feed.failed(found, &damaged).unwrap();
+    assert!(!retried && why.ends_with("; the ring is set aside"), "{why}");
+    temp.rename("b/1", "a/1");
+    assert_eq!(temp.changes_at(Instant::now() + LATER), ["left b/1"]);
+    // As is one that was read.
+    let other = temp.ring("a/2");
+    assert_ne!(uuid, other);
+    assert_eq!(temp.changes(), ["new a/2"]);
+    temp.feed.set_aside(other);
+    temp.feed.ended(&other);
+    assert!(temp.changes_at(Instant::now() + LATER).is_empty());
+}
+
+#[test]
+fn a_ring_that_is_read_no_more_is_found_again_if_its_file_is_there() {
+    let mut temp = Temp::new();
+    let uuid = temp.ring("a/1");
+    assert_eq!(temp.changes(), ["found a/1"]);
+    temp.feed.ended(&uuid);
+    assert!(temp.changes().is_empty(), "not at once: what ended it may be there still");
+    assert_eq!(temp.changes_at(Instant::now() + LATER), ["found a/1"]);
+    // A place that is left: its rings are not removed, and are found where they are.
+    temp.feed.leave(temp.a);
+    assert!(temp.changes().is_empty());
+    temp.rename("a/1", "b/1");
+    assert_eq!(temp.changes(), ["now b/1"]);
+    temp.feed.ended(&uuid);
+    temp.remove("b/1");
+    assert_eq!(temp.changes_at(Instant::now() + LATER), ["left b/1"]);
+}
+
+#[test]
+fn one_ring_is_a_place() {
+    let mut temp = Temp::new();
+    let path = temp.at("one");
+    let place = temp.feed.add_ring(&*path);
+    let mut later = Instant::now();
+    let mut changes = |temp: &mut Temp| {
+        later += LATER;
+        temp.changes_at(later)
+    };
+    assert!(changes(&mut temp).is_empty());
+    assert!(temp.feed.missing().any(|missing| missing == place));
+    fs::write(&path, "no ring").unwrap();
+    assert_eq!(changes(&mut temp), ["not one"]);
+    assert!(changes(&mut temp).is_empty(), "it was reported");
+    assert_eq!(temp.feed.missing().count(), 0);
+    temp.ring("other");
+    temp.rename("other", "one");
+    assert_eq!(changes(&mut temp), ["new one"]);
+    temp.ring("other");
+    temp.rename("other", "one");
+    assert_eq!(changes(&mut temp), ["new one", "removed one"]);
+    temp.remove("one");
+    assert_eq!(changes(&mut temp), ["removed one"]);
+    assert_eq!(temp.feed.missing().collect::<Vec<_>>(), [place]);
+    // One that is read already, by the name that it has now.
+    let consumer = {
+        temp.ring("two");
+        Consumer::attach(temp.at("two")).unwrap()
+    };
+    temp.feed.add_attached(&temp.at("two").into(), consumer.layout());
+    assert!(changes(&mut temp).is_empty());
+    temp.rename("two", "a/two");
+    assert_eq!(changes(&mut temp), ["now a/two"]);
+}
+
+/// What happens to files, each with a name in one of the directories, or outside.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Create(usize),
+    Rename(usize, usize),
+    Copy(usize, usize),
+    Link(usize, usize),
+    Remove(usize),
+    /// The feed's changes are handled.
+    Look,
+    /// As before, and rings whose files were removed have ended.
+    End,
+}
+
+const NAMES: [&str; 6] = ["a/1", "a/2", "b/1", "b/2", "x", "y"];
+
+fn step() -> impl Strategy<Value = Step> {
+    let at = 0..NAMES.len();
+    prop_oneof![
+        2 => at.clone().prop_map(Step::Create),
+        3 => (at.clone(), at.clone()).prop_map(|(from, to)| Step::Rename(from, to)),
+        2 => (at.clone(), at.clone()).prop_map(|(from, to)| Step::Copy(from, to)),
+        1 => (at.clone(), at.clone()).prop_map(|(from, to)| Step::Link(from, to)),
+        2 => at.prop_map(Step::Remove),
+        3 => Just(Step::Look),
+        2 => Just(Step::End),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The model: a ring is read from one file, whose name is known; once its file has no name, that is reported. After an
+    /// end, every ring that has a file in the directories is read, and no other.
+    #[test]
+    fn each_ring_that_has_a_file_is_read_once(steps in prop::collection::vec(step(), 1..40)) {
+        let mut temp = Temp::new();
+        let mut read: HashMap<[u8; 16], ((u64, u64), Option<PathBuf>, fs::File)> = HashMap::new();
+        let mut now = Instant::now();
+        for step in steps.into_iter().chain([Step::End, Step::End]) {
+            let path = |at: usize| temp.at(NAMES[at]);
+            let (look, end) = match step {
+                Step::Create(at) => {
+                    let _ = fs::remove_file(path(at));
+                    temp.ring(NAMES[at]);
+                    (false, false)
+                }
+                // Some of these find no file.
+                Step::Rename(from, to) => (drop(fs::rename(path(from), path(to))), (false, false)).1,
+                Step::Copy(from, to) if from != to => {
+                    let _ = fs::remove_file(path(to));
+                    (drop(fs::copy(path(from), path(to))), (false, false)).1
+                }
+                Step::Link(from, to) => (drop(fs::hard_link(path(from), path(to))), (false, false)).1,
+                Step::Remove(at) => (drop(fs::remove_file(path(at))), (false, false)).1,
+                Step::Copy(..) => (false, false),
+                Step::Look => (true, false),
+                Step::End => (true, true),
+            };
+            if !look {
+                continue;
+            }
+            now += LATER;
+            while let Some(change) = temp.feed.next(now) {
+                match change {
+                    FeedChange::Found(found) => {
+                        let of = (found.ring.identity.dev, found.ring.identity.ino);
+                        let RingEntry { path, identity, .. } = &found.ring;
+                        // Held open, as a reader holds it: no other file gets its inode.
+                        let ring = (of, Some(path.clone()), fs::File::open(path).unwrap());
+                        let before = read.insert(identity.uuid, ring);
+                        prop_assert!(before.is_none(), "found while it is read");
+                        temp.feed.attached(found);
+                    }
+                    FeedChange::Renamed(found) => {
+                        let ring = read.get_mut(&found.ring.identity.uuid).unwrap();
+                        ring.1 = Some(found.ring.path);
+                    }
+                    FeedChange::Removed(found) => {
+                        let uuid = found.ring.identity.uuid;
+                        read.get_mut(&uuid).unwrap().1 = None;
+                        if end {
+                            read.remove(&uuid);
+                            temp.feed.ended(&uuid);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            for (of, name, _) in read.values() {
+                let is_it = |path: &Path| {
+                    fs::metadata(path).is_ok_and(|meta| (meta.dev(), meta.ino()) == *of)
+                };
+                match name {
+                    Some(name) => prop_assert!(is_it(name), "{name:?} is the name of another file"),
+                    None => prop_assert!(!NAMES[..4].iter().any(|name| is_it(&temp.at(name)))),
+                }
+            }
+            if end {
+                let nameless: Vec<[u8; 16]> =
+                    read.iter().filter(|(_, ring)| ring.1.is_none()).map(|(uuid, _)| *uuid).collect();
+                for uuid in nameless {
+                    read.remove(&uuid);
+                    temp.feed.ended(&uuid);
+                }
+            }
+        }
+        let there: HashSet<[u8; 16]> = NAMES[..4]
+            .iter()
+            .filter_map(|name| perfring_consumer::files::RingFile::inspect(temp.at(name)).ok())
+            .map(|file| file.layout().uuid)
+            .collect();
+        prop_assert_eq!(read.keys().copied().collect::<HashSet<_>>(), there);
+    }
+}
