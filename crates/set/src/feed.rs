@@ -134,7 +134,7 @@ struct FeedPlace {
 #[derive(Debug)]
 enum At {
     Dir(Box<Follower>),
-    Ring(OneRing),
+    Ring(Box<OneRing>),
 }
 
 /// A ring that is read.
@@ -159,7 +159,7 @@ impl Feed {
     pub fn add_ring(&mut self, location: impl Into<Location>) -> PlaceId {
         let location = location.into();
         self.look_at = None;
-        self.add(At::Ring(OneRing::new(location)))
+        self.add(At::Ring(Box::new(OneRing::new(location))))
     }
 
     /// Follows a ring that is read already, by this location; its layout says which one it is.

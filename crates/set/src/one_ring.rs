@@ -37,7 +37,7 @@ impl OneRing {
         if self.looked {
             return None;
         }
-        if self.there.as_ref().is_some_and(|ring| has_its_name(ring)) {
+        if self.there.as_ref().is_some_and(has_its_name) {
             self.looked = true;
             return None;
         }

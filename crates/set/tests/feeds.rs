@@ -254,6 +254,9 @@ enum Step {
     End,
 }
 
+/// A file's device and inode, its name, and what keeps its inode.
+type ReadFile = ((u64, u64), Option<PathBuf>, fs::File);
+
 const NAMES: [&str; 6] = ["a/1", "a/2", "b/1", "b/2", "x", "y"];
 
 fn step() -> impl Strategy<Value = Step> {
@@ -277,32 +280,30 @@ proptest! {
     #[test]
     fn each_ring_that_has_a_file_is_read_once(steps in prop::collection::vec(step(), 1..40)) {
         let mut temp = Temp::new();
-        let mut read: HashMap<[u8; 16], ((u64, u64), Option<PathBuf>, fs::File)> = HashMap::new();
+        let mut read: HashMap<[u8; 16], ReadFile> = HashMap::new();
         let mut now = Instant::now();
         for step in steps.into_iter().chain([Step::End, Step::End]) {
             let path = |at: usize| temp.at(NAMES[at]);
-            let (look, end) = match step {
+            // Some of these find no file.
+            match step {
                 Step::Create(at) => {
                     let _ = fs::remove_file(path(at));
                     temp.ring(NAMES[at]);
-                    (false, false)
                 }
-                // Some of these find no file.
-                Step::Rename(from, to) => (drop(fs::rename(path(from), path(to))), (false, false)).1,
+                Step::Rename(from, to) => drop(fs::rename(path(from), path(to))),
                 Step::Copy(from, to) if from != to => {
                     let _ = fs::remove_file(path(to));
-                    (drop(fs::copy(path(from), path(to))), (false, false)).1
+                    drop(fs::copy(path(from), path(to)));
                 }
-                Step::Link(from, to) => (drop(fs::hard_link(path(from), path(to))), (false, false)).1,
-                Step::Remove(at) => (drop(fs::remove_file(path(at))), (false, false)).1,
-                Step::Copy(..) => (false, false),
-                Step::Look => (true, false),
-                Step::End => (true, true),
-            };
+                Step::Link(from, to) => drop(fs::hard_link(path(from), path(to))),
+                Step::Remove(at) => drop(fs::remove_file(path(at))),
+                Step::Copy(..) | Step::Look | Step::End => {}
+            }
+            let (look, end) = (matches!(step, Step::Look | Step::End), matches!(step, Step::End));
             if !look {
                 continue;
             }
-            now += LATER;
+            now = now.checked_add(LATER).unwrap();
             while let Some(change) = temp.feed.next(now) {
                 match change {
                     FeedChange::Found(found) => {

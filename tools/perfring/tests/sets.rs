@@ -222,6 +222,7 @@ fn a_ring_that_moves_is_read_once_and_one_that_comes_begins_at_its_oldest_record
     live.signal(Signal::SIGINT);
     live.end();
     assert_eq!((recorded("before"), recorded("moved"), recorded("since it was made")), (0, 1, 1));
+    assert_eq!(recorded("/early"), 0, "no other ring has its name");
 }
 
 #[test]

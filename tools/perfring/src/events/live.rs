@@ -128,7 +128,7 @@ impl Live {
         if let Some(found) = found {
             shapes.origin_mut().name = found.ring.name.clone();
         }
-        let names = self.names(location);
+        let names = self.names(layout.uuid, location);
         shapes.origin_mut().distinguish(|name| names.iter().any(|other| other == name));
         let id = self.merge.add(source);
         let (location, uuid) = (location.clone(), layout.uuid);
@@ -138,9 +138,12 @@ impl Live {
         Ok(Some(layout))
     }
 
-    /// Returns the names of the rings at other places.
-    fn names(&self, location: &Location) -> Vec<String> {
-        let others = self.rings.values().filter(|ring| !ring.unnamed && ring.location != *location);
+    /// Returns the names of other rings at other places.
+    fn names(&self, uuid: [u8; 16], location: &Location) -> Vec<String> {
+        let others = self
+            .rings
+            .values()
+            .filter(|ring| !ring.unnamed && ring.uuid != uuid && ring.location != *location);
         others.map(|ring| ring.shapes.origin().name.clone()).collect()
     }
 
@@ -201,7 +204,7 @@ impl Live {
 
     fn renamed(&mut self, found: Found) {
         let (uuid, location) = (found.ring.identity.uuid, found.location);
-        let names = self.names(&location);
+        let names = self.names(uuid, &location);
         let Some(ring) = self.rings.values_mut().find(|ring| ring.uuid == uuid && !ring.over)
         else {
             return;
