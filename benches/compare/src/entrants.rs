@@ -60,7 +60,9 @@ pub static ALL: &[Entry] = contestants! {
     "perfring rings in turn" Ours Ring<perfring::InTurn>;
     "perfring rings merged" Ours Ring<perfring::InOrder>;
     "ringfire" Rival ringfire::Ringfire;
+    "agrona one-to-one" Rival agrona::OneToOne;
     "agrona many-to-one" Rival agrona::ManyToOne;
+    "agrona broadcast" Rival agrona::Broadcast;
     "iceoryx2" Rival crate::contest::iceoryx2::Iceoryx2, if "iceoryx2";
     "aeron" Rival crate::contest::aeron::AeronIpc, if "aeron";
     "shmem-ipc" Rival shmem_ipc::ShmemIpc;

@@ -103,7 +103,9 @@ macro_rules! contestants {
 }
 
 contestants! {
+    agrona_one: contest::agrona::OneToOne;
     agrona_many: contest::agrona::ManyToOne;
+    agrona_broadcast: contest::agrona::Broadcast;
     bpf: contest::bpf::Bpf;
     lttng: contest::lttng::Lttng;
     perf_overwrite: contest::perf_overwrite::PerfOverwrite;
