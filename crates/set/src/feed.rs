@@ -66,7 +66,8 @@ pub enum FeedChange {
 /// removed. A place is a directory, which is followed by a [`Follower`], or one ring.
 ///
 /// A ring is known by its uuid, and read once: from one file, which may have several names, and may move from one place to
-/// another. A copy of a ring that is read waits until the ring is [ended](Feed::ended). A damaged ring is set aside, and any
+/// another. A copy of a ring that is read waits until the ring is [ended](Feed::ended). Of a ring's files in one directory one
+/// is followed: see [`Follower`]. A damaged ring is set aside, and any
 /// other that could not be attached to is found again each second: it may be allowed later, or have room for one more
 /// reader.
 ///
