@@ -219,9 +219,6 @@ impl Feed {
             }
             for found in std::mem::take(&mut self.nameless) {
                 let uuid = found.ring.identity.uuid;
-                if !self.read.get(&uuid).is_some_and(|ring| ring.names.is_empty()) {
-                    continue;
-                }
                 self.changes.push_back(FeedChange::Removed(found));
                 let mut copies = self.waiting.iter();
                 if let Some(copy) = copies.find(|copy| copy.ring.identity.uuid == uuid) {
@@ -285,6 +282,7 @@ impl Feed {
     /// has a name.
     pub fn ended(&mut self, uuid: &[u8; 16]) {
         let is_it = |found: &mut Found| found.ring.identity.uuid == *uuid;
+        self.nameless.retain_mut(|found| !is_it(found));
         self.due.extend(self.waiting.extract_if(.., is_it));
         for found in self.read.remove(uuid).into_iter().flat_map(|ring| ring.names) {
             self.wait(found, "");

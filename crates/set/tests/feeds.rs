@@ -194,6 +194,17 @@ fn a_ring_that_is_read_no_more_is_found_again_if_its_file_is_there() {
     temp.feed.ended(&uuid);
     assert!(temp.changes().is_empty(), "not at once: what ended it may be there still");
     assert_eq!(temp.changes_at(Instant::now() + LATER), ["found a/1"]);
+    // One that has ended before its removal was reported.
+    let other = temp.ring("a/2");
+    assert_eq!(temp.changes(), ["new a/2"]);
+    temp.remove("a/2");
+    temp.ring("b/1");
+    let first = temp.feed.next(Instant::now()).unwrap();
+    assert_eq!(temp.line(&first), "new b/1", "the first directory was asked before");
+    temp.feed.ended(&other);
+    assert!(temp.changes().is_empty());
+    temp.remove("b/1");
+    assert_eq!(temp.changes(), ["left b/1"], "it was not attached to");
     // A place that is left: its rings are not removed, and are found where they are.
     temp.feed.leave(temp.a);
     assert!(temp.changes().is_empty());
