@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const RETRY: Duration = Duration::from_secs(1);
 /// How often a place that is one ring is looked at. The kernel reports what happens in a directory.
 const LOOK: Duration = Duration::from_millis(100);
+/// Changes after which a place that has ever more of them delays nothing else.
+const PATIENCE: u32 = 256;
 /// The limit of damaged rings that are remembered.
 const ASIDE_MAX: usize = 65_536;
 
@@ -112,8 +114,10 @@ pub struct Feed {
     /// The place that is asked next.
     turn: usize,
     read: HashMap<[u8; 16], ReadRing>,
-    /// Rings that have lost their last name, until all places were asked: one of them may have a new name.
+    /// Rings that have lost their last name, until no place has news: one of them may have a new name.
     nameless: Vec<Found>,
+    /// How many changes may come before what waits is handled nevertheless: a directory may be flooded with files.
+    patience: u32,
     /// Rings that could not be attached to, and copies of rings that are read.
     waiting: Vec<Found>,
     /// Those to try now.
@@ -200,7 +204,8 @@ impl Feed {
             At::Dir(follower) => !follower.is_there(),
             At::Ring(one) => one.is_missing(),
         };
-        self.places.iter().filter(is_missing).map(|place| place.id)
+        let asked = self.places.iter().filter(|place| place.scanned);
+        asked.filter(is_missing).map(|place| place.id)
     }
 
     /// Returns what is found again later: rings that could not be attached to, and copies of rings that are read.
@@ -214,9 +219,12 @@ impl Feed {
             if let Some(change) = self.changes.pop_front() {
                 return Some(change);
             }
-            if self.ask_places(now) {
+            let is_quiet = !self.ask_places(now);
+            if !is_quiet && self.patience > 0 {
+                self.patience -= 1;
                 continue;
             }
+            self.patience = PATIENCE;
             for found in std::mem::take(&mut self.nameless) {
                 let uuid = found.ring.identity.uuid;
                 self.changes.push_back(FeedChange::Removed(found));
@@ -226,7 +234,7 @@ impl Feed {
                 }
             }
             self.find_due(now);
-            if self.changes.is_empty() {
+            if is_quiet && self.changes.is_empty() {
                 return None;
             }
         }
@@ -289,9 +297,9 @@ impl Feed {
         }
     }
 
-    /// Asks the places one after the other, until one has news. Returns whether one had.
+    /// Asks the places in turn, until one has news. Returns whether one had.
     fn ask_places(&mut self, now: Instant) -> bool {
-        if self.turn == 0 && self.look_at.is_none_or(|at| now >= at) {
+        if self.look_at.is_none_or(|at| now >= at) {
             self.look_at = Some(now.checked_add(LOOK).unwrap_or(now));
             for place in &mut self.places {
                 if let At::Ring(one) = &mut place.at {
@@ -299,7 +307,10 @@ impl Feed {
                 }
             }
         }
-        while let Some(FeedPlace { id, scanned, at }) = self.places.get_mut(self.turn) {
+        for _ in 0..self.places.len() {
+            self.turn = if self.turn < self.places.len() { self.turn } else { 0 };
+            let FeedPlace { id, scanned, at } = &mut self.places[self.turn];
+            self.turn += 1;
             let (id, is_new) = (*id, *scanned);
             let (change, location) = match at {
                 At::Dir(follower) => (follower.next(), None),
@@ -318,7 +329,6 @@ impl Feed {
                 return true;
             }
             *scanned = true;
-            self.turn += 1;
         }
         self.turn = 0;
         false

@@ -220,6 +220,7 @@ fn one_ring_is_a_place() {
     let mut temp = Temp::new();
     let path = temp.at("one");
     let place = temp.feed.add_ring(&*path);
+    assert_eq!(temp.feed.missing().count(), 0, "no place was asked yet");
     let mut later = Instant::now();
     let mut changes = |temp: &mut Temp| {
         later += LATER;
@@ -249,6 +250,32 @@ fn one_ring_is_a_place() {
     assert!(changes(&mut temp).is_empty());
     temp.rename("two", "a/two");
     assert_eq!(changes(&mut temp), ["now a/two"]);
+}
+
+#[test]
+fn a_flood_of_one_place_delays_no_other() {
+    let mut temp = Temp::new();
+    let kept = temp.ring("b/kept");
+    temp.ring("b/gone");
+    assert_eq!(temp.changes(), ["found b/kept", "found b/gone"]);
+    temp.ring("a/early");
+    let found = temp.feed.next(Instant::now());
+    assert!(matches!(&found, Some(FeedChange::Found(_))), "{found:?}");
+    temp.feed.ended(&kept); // it is tried again
+    temp.remove("b/gone");
+    // Files come for as long as the feed is asked.
+    let (mut changes, mut handled) = (0, Vec::new());
+    while handled.len() < 2 {
+        changes += 1;
+        assert!(changes < 1000, "only {handled:?}");
+        fs::write(temp.at(&format!("a/{changes}")), "no ring").unwrap();
+        match temp.feed.next(Instant::now() + LATER).unwrap() {
+            FeedChange::NotRead(..) => {}
+            change => handled.push(temp.line(&change)),
+        }
+    }
+    handled.sort();
+    assert_eq!(handled, ["found b/kept", "removed b/gone"]);
 }
 
 /// What happens to files, each with a name in one of the directories, or outside.
