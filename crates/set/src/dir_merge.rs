@@ -1,10 +1,11 @@
 //! The rings of a directory in the order of time, while they come and go.
 
+use crate::change::FollowError;
 use crate::dir::RingSet;
 use crate::dir_item::{DirEvent, DirItem};
 use crate::entry::{NoRing, RingEntry};
-use crate::feed::{Feed, FeedChange, Found};
-use crate::follow::FollowError;
+use crate::feed::Feed;
+use crate::feed_change::{FeedChange, Found};
 use crate::follow_options::{FollowOptions, OpenedRing};
 use crate::merge::{Merge, MergeFigures};
 use crate::merged::SourceId;
@@ -298,7 +299,7 @@ impl DirMerge {
                     }
                 }
                 FeedChange::NotRead(_, file) => self.not_read(file, false),
-                FeedChange::Copy { found, of } => self.not_read(found.as_copy(of.as_ref()), true),
+                FeedChange::Copy { found, of } => self.not_read(found.not_read(of.as_ref()), true),
                 FeedChange::Left(_) => {}
             }
         }
@@ -335,8 +336,9 @@ impl DirMerge {
             // The feed reports the ring that has the name now.
             Ok(None) => {}
             Err(error) => {
-                if let Some(why) = self.feed.failed(found, &error) {
-                    self.news.push_back(News { name, path, uuid, why: Some(why) });
+                if let Some(failed) = self.feed.failed(found, &error) {
+                    let why = Some((failed.why, failed.is_retried));
+                    self.news.push_back(News { name, path, uuid, why });
                 }
             }
         }

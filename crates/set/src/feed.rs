@@ -2,9 +2,10 @@
 //!
 //! It stands below the merge of a directory, and so in this crate: the command and the sidecar follow rings by the same code.
 
-use crate::entry::{NoRing, RingEntry};
-use crate::follow::{Change, FollowError, Follower};
-use crate::not_read::NotRead;
+use crate::change::{Change, FollowError};
+use crate::entry::RingEntry;
+use crate::feed_change::{FeedChange, Found, NotAttached, PlaceId};
+use crate::follow::Follower;
 use crate::one_ring::{OneRing, entry};
 use perfring_consumer::{AttachError, Layout, Location, files::Identity};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -20,50 +21,6 @@ const PATIENCE: u32 = 256;
 /// The limit of damaged rings that are remembered.
 const ASIDE_MAX: usize = 65_536;
 
-/// A place of a [`Feed`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PlaceId(u32);
-
-/// A ring at a place of a [`Feed`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Found {
-    /// The ring's name, file and layout.
-    pub ring: RingEntry,
-    /// The file's location.
-    pub location: Location,
-    /// The place that has it.
-    pub place: PlaceId,
-    /// Whether it came after its place had been read once.
-    pub is_new: bool,
-    /// Why it could not be attached to, as it was reported last.
-    reported: String,
-}
-
-/// What happens to the rings of a [`Feed`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FeedChange {
-    /// A ring to attach to. The answer is [`Feed::attached`], [`Feed::failed`] or [`Feed::wait`]. Without an answer, the ring
-    /// is not found again.
-    Found(Found),
-    /// Another file of a ring that is read. It is found once that ring is [ended](Feed::ended).
-    Copy {
-        /// The copy.
-        found: Found,
-        /// The location of the file that is read; `None` if that has no name any more.
-        of: Option<Location>,
-    },
-    /// A ring that is read has this name now, maybe at another place.
-    Renamed(Found),
-    /// The file of a ring that is read has no name any more, and this was the last. The ring can be read to its end.
-    Removed(Found),
-    /// Something at a place is not read.
-    NotRead(PlaceId, NoRing),
-    /// A file with this path was not read, and is there no more.
-    Left(PathBuf),
-}
-
 /// Reports the life of the rings of some places: when to attach to a ring, that it was renamed, and that its file was
 /// removed. A place is a directory, which is followed by a [`Follower`], or one ring.
 ///
@@ -71,9 +28,9 @@ pub enum FeedChange {
 /// another. A copy of a ring that is read waits until the ring is [ended](Feed::ended). Of a ring's files in one directory one
 /// is followed: see [`Follower`]. A damaged ring is set aside, and any
 /// other that could not be attached to is found again each second: it may be allowed later, or have room for one more
-/// reader.
+/// reader. After a read error that says damage, the user calls [`Feed::set_aside`] and [`Feed::ended`].
 ///
-/// The feed maps no ring and releases nothing. Its user attaches, reads and decides when a ring has ended: once its file is
+/// [`Feed::next`] does not wait: call it some ten times a second. The feed maps no ring and releases nothing. Its user attaches, reads and decides when a ring has ended: once its file is
 /// removed, no producer is attached, and everything is read.
 ///
 /// ```
@@ -82,29 +39,58 @@ pub enum FeedChange {
 /// use std::{collections::HashMap, time::Instant};
 /// # use perfring_producer::{Options, Producer};
 /// # let dir = tempfile::tempdir()?;
-/// # let producer = Producer::create(dir.path().join("one"), &Options::default())?;
-/// # let dir = dir.path();
+/// # let mut producer = Producer::create(dir.path().join("one"), &Options::default())?;
+/// # producer.publish(b"a record")?;
+/// # let (dir, mut turns, mut records) = (dir.path(), 0, 0);
 /// let mut feed = Feed::default();
-/// let place = feed.add_dir(dir)?;
-/// let mut rings = HashMap::new();
-/// while let Some(change) = feed.next(Instant::now()) {
-///     match change {
-///         FeedChange::Found(found) => match Consumer::attach(&found.location) {
-///             Ok(consumer) => {
-///                 rings.insert(found.ring.identity.uuid, consumer);
-///                 feed.attached(found);
-///             }
-///             Err(error) => {
-///                 if let Some((why, _)) = feed.failed(found, &error) {
-///                     eprintln!("{why}");
+/// feed.add_dir(dir)?;
+/// let mut rings = HashMap::new(); // the consumers, with their names and whether the file was removed
+/// loop {
+///     while let Some(change) = feed.next(Instant::now()) {
+///         match change {
+///             FeedChange::Found(found) => match Consumer::attach(&found.location) {
+///                 // Another ring took its place: the feed reports that.
+///                 Ok(consumer) if consumer.layout().uuid != found.ring.identity.uuid => {}
+///                 Ok(consumer) => {
+///                     rings.insert(found.ring.identity.uuid, (consumer, found.ring.name.clone(), false));
+///                     feed.attached(found);
+///                 }
+///                 Err(error) => {
+///                     if let Some(failed) = feed.failed(found, &error) {
+///                         eprintln!("{}", failed.why);
+///                     }
+///                 }
+///             },
+///             FeedChange::Renamed(found) => {
+///                 if let Some((_, name, removed)) = rings.get_mut(&found.ring.identity.uuid) {
+///                     (*name, *removed) = (found.ring.name, false);
 ///                 }
 ///             }
-///         },
-///         FeedChange::Removed(found) => println!("{} is read to its end", found.location),
-///         other => println!("{other:?}"),
+///             FeedChange::Removed(found) => {
+///                 if let Some((_, _, removed)) = rings.get_mut(&found.ring.identity.uuid) {
+///                     *removed = true;
+///                 }
+///             }
+///             other => eprintln!("{other:?}"),
+///         }
 ///     }
+///     for (uuid, (consumer, name, removed)) in &mut rings {
+///         // In this order: what was written before the producer detached is seen after it.
+///         let is_last = *removed && !consumer.has_producer()?;
+///         while let Some(record) = consumer.read()? {
+///             println!("{name}: {} bytes", record.bytes().len());
+/// #           records += 1;
+///         }
+///         if is_last {
+///             feed.ended(uuid);
+///         }
+///     }
+/// #   turns += 1;
+/// #   if turns == 1 { std::fs::remove_file(dir.join("one"))?; }
+/// #   if turns == 2 { break }
+///     rings.retain(|uuid, _| feed.is_read(uuid));
 /// }
-/// assert_eq!(rings.len(), 1);
+/// # assert_eq!(records, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
@@ -124,7 +110,7 @@ pub struct Feed {
     due: VecDeque<Found>,
     retry_at: Option<Instant>,
     look_at: Option<Instant>,
-    aside: HashSet<[u8; 16]>,
+    aside: HashSet<Identity>,
     changes: VecDeque<FeedChange>,
 }
 
@@ -208,6 +194,12 @@ impl Feed {
         asked.filter(is_missing).map(|place| place.id)
     }
 
+    /// Returns whether a ring is read: [attached](Feed::attached) to, and not [ended](Feed::ended).
+    #[must_use]
+    pub fn is_read(&self, uuid: &[u8; 16]) -> bool {
+        self.read.contains_key(uuid)
+    }
+
     /// Returns what is found again later: rings that could not be attached to, and copies of rings that are read.
     pub fn waiting(&self) -> impl Iterator<Item = &Found> {
         self.waiting.iter().chain(&self.due)
@@ -246,27 +238,30 @@ impl Feed {
         self.read.insert(identity.uuid, ReadRing { identity, names: vec![found] });
     }
 
-    /// Notes that attaching to a ring failed. Returns the reason and whether the ring is found again, unless the same reason
+    /// Notes that attaching to a ring failed. Returns the reason, unless the same reason
     /// was returned before, or the file is gone, which the feed reports.
-    pub fn failed(&mut self, found: Found, error: &AttachError) -> Option<(String, bool)> {
+    pub fn failed(&mut self, found: Found, error: &AttachError) -> Option<NotAttached> {
         match error {
             AttachError::NotFound { .. } | AttachError::Removed { .. } => None,
             AttachError::Bad { .. }
             | AttachError::Corrupt { .. }
             | AttachError::Truncated { .. }
             | AttachError::TooLargeToCopy { .. } => {
-                self.set_aside(found.ring.identity.uuid);
-                Some((format!("{error}; the ring is set aside"), false))
+                self.put_aside(found.ring.identity);
+                Some(NotAttached {
+                    why: format!("{error}; the ring is set aside"),
+                    is_retried: false,
+                })
             }
             error => {
                 let why = format!("{error}; it is tried again each second");
-                self.wait(found, &why).then_some((why, true))
+                self.retry(found, &why).then_some(NotAttached { why, is_retried: true })
             }
         }
     }
 
     /// Finds a ring again in a second. Returns whether it waits for another reason than before.
-    pub fn wait(&mut self, found: Found, why: &str) -> bool {
+    pub fn retry(&mut self, found: Found, why: &str) -> bool {
         let is_new = why != found.reported;
         let now = Instant::now();
         self.retry_at.get_or_insert(now.checked_add(RETRY).unwrap_or(now));
@@ -275,15 +270,23 @@ impl Feed {
     }
 
     /// Finds rings that wait at once.
-    pub fn hurry(&mut self) {
+    pub fn retry_now(&mut self) {
         self.retry_at = self.retry_at.map(|_| Instant::now());
     }
 
-    /// Sets a damaged ring aside: it is not found again.
+    /// Sets the file of a ring that is read aside, because it is damaged: it is not found again. A copy may be sound.
     pub fn set_aside(&mut self, uuid: [u8; 16]) {
-        if self.aside.len() < ASIDE_MAX {
-            self.aside.insert(uuid);
+        if let Some(ring) = self.read.get(&uuid) {
+            self.put_aside(ring.identity);
         }
+    }
+
+    fn put_aside(&mut self, file: Identity) {
+        // To try one again is better than unbounded memory.
+        if self.aside.len() >= ASIDE_MAX {
+            self.aside.clear();
+        }
+        self.aside.insert(file);
     }
 
     /// Notes that a ring is not read any more. A copy of it is found next. Its file is found again in a second, if that still
@@ -293,7 +296,7 @@ impl Feed {
         self.nameless.retain_mut(|found| !is_it(found));
         self.due.extend(self.waiting.extract_if(.., is_it));
         for found in self.read.remove(uuid).into_iter().flat_map(|ring| ring.names) {
-            self.wait(found, "");
+            self.retry(found, "");
         }
     }
 
@@ -313,7 +316,13 @@ impl Feed {
             self.turn += 1;
             let (id, is_new) = (*id, *scanned);
             let (change, location) = match at {
-                At::Dir(follower) => (follower.next(), None),
+                At::Dir(follower) => {
+                    let read = &self.read;
+                    let is_read = |file: &Identity| {
+                        read.get(&file.uuid).is_some_and(|ring| ring.identity == *file)
+                    };
+                    (follower.next_beside(&is_read), None)
+                }
                 At::Ring(one) => (one.next(), Some(one.location.clone())),
             };
             if let Some(change) = change {
@@ -349,7 +358,7 @@ impl Feed {
 
     fn appeared(&mut self, found: Found) {
         let uuid = found.ring.identity.uuid;
-        if self.aside.contains(&uuid) {
+        if self.aside.contains(&found.ring.identity) {
             return;
         }
         let Some(ring) = self.read.get_mut(&uuid) else {
@@ -391,23 +400,6 @@ impl Feed {
         if let Some(found) = self.due.pop_front() {
             self.appeared(found);
         }
-    }
-}
-
-impl Found {
-    fn new(ring: RingEntry, location: Location, place: PlaceId, is_new: bool) -> Self {
-        Found { ring, location, place, is_new, reported: String::new() }
-    }
-
-    /// Says why this [copy](FeedChange::Copy) is not read.
-    #[must_use]
-    pub fn as_copy(&self, of: Option<&Location>) -> NoRing {
-        let of = of.map_or_else(
-            || "a ring that is read, and whose file is gone: it is read after that".to_owned(),
-            |of| format!("{of}, which is read: keep copies in directories that are not read"),
-        );
-        let RingEntry { name, path, .. } = self.ring.clone();
-        NoRing { name, path, why: format!("a copy of {of}"), reason: NotRead::Foreign }
     }
 }
 

@@ -1,10 +1,11 @@
 //! Following a directory: the rings in it, and which come and go.
 
+use crate::change::{Change, FollowError};
 use crate::dir_watch::{DirNews, DirWatch};
 use crate::entry::{self, NoRing, Not, RingEntry};
 use crate::not_read::Why;
 use crate::paths::{Below, NAMES_MAX, below, in_set, is_hidden};
-use perfring_consumer::{ClockError, files::RingFile};
+use perfring_consumer::files::{Identity, RingFile};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -13,48 +14,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use thiserror::Error;
-
-/// A change in a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Change {
-    /// A ring appeared. It can be attached to.
-    Appeared(RingEntry),
-    /// Another ring has this name now.
-    Replaced {
-        /// The ring that had it. Readers that are attached to it can read it to its end.
-        before: RingEntry,
-        /// The ring that has it.
-        now: RingEntry,
-    },
-    /// A ring's file was removed. Readers that are attached to it can read it to its end.
-    Vanished(RingEntry),
-    /// An entry is not followed. Reported once, and again if the reason changes. It is the directory
-    /// itself if that has too many entries.
-    Refused(NoRing),
-    /// An entry with this path was refused, and is there no more.
-    Left(PathBuf),
-}
-
-/// Why a directory cannot be followed.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum FollowError {
-    /// A system call failed: no file descriptors are left.
-    #[error("cannot follow {}: {step}: {source}", .dir.display())]
-    Io {
-        /// The directory.
-        dir: PathBuf,
-        /// The step that failed.
-        step: &'static str,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The clock of the timestamps is unknown here, so that nothing can be merged by time.
-    #[error(transparent)]
-    Clock(#[from] ClockError),
-}
 
 /// A file's state when it was inspected. If none of this has changed, the file is the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -168,14 +127,20 @@ impl Follower {
     /// `None`, and then again when the descriptor ([`AsFd`]) is readable.
     #[expect(clippy::should_implement_trait, reason = "`None` is not the end")]
     pub fn next(&mut self) -> Option<Change> {
+        self.next_beside(&|_| false)
+    }
+
+    /// As [`Follower::next`], for a reader that knows which files are read: of a ring's files here without a producer,
+    /// the one that is read is followed.
+    pub(crate) fn next_beside(&mut self, is_read: IsRead<'_>) -> Option<Change> {
         loop {
             while let Some(name) = self.pending.pop_front() {
-                if let Some(change) = self.check(name, CheckIdle::Later) {
+                if let Some(change) = self.check(name, CheckIdle::Later, is_read) {
                     return Some(change);
                 }
             }
             if let Some((_, name)) = self.idle.pop_first() {
-                if let Some(change) = self.check(name, CheckIdle::Now) {
+                if let Some(change) = self.check(name, CheckIdle::Now, is_read) {
                     return Some(change);
                 }
                 continue;
@@ -233,7 +198,7 @@ impl Follower {
     }
 
     /// Checks one name. A new ring without a producer is reported now, or later.
-    fn check(&mut self, name: OsString, idle: CheckIdle) -> Option<Change> {
+    fn check(&mut self, name: OsString, idle: CheckIdle, is_read: IsRead<'_>) -> Option<Change> {
         if is_hidden(&name) {
             return None;
         }
@@ -291,8 +256,11 @@ impl Follower {
                 self.pending.push_front(name);
                 vanished
             }
-            // It has the producer, and the other one is a copy.
-            Some(of) if is_live(&file) && !self.is_live(&of) => {
+            // It has the producer, or is read, and the other one is a copy.
+            Some(of)
+                if (is_live(&file) || is_read(&now.identity) && !self.is_link(&of, &now))
+                    && !self.is_live(&of) =>
+            {
                 let vanished = self.forget(&of);
                 self.pending.push_front(of);
                 self.pending.push_front(name);
@@ -354,6 +322,12 @@ impl Follower {
     /// Returns whether the ring with this name has a producer.
     fn is_live(&self, name: &OsStr) -> bool {
         RingFile::inspect(self.dir.join(name)).is_ok_and(|file| is_live(&file))
+    }
+
+    /// Returns whether the file with this name is the same as this one.
+    fn is_link(&self, name: &OsStr, ring: &RingEntry) -> bool {
+        let known = self.known.get(name).map(|(_, known)| known);
+        matches!(known, Some(Known::Ring(known)) if known.identity == ring.identity)
     }
 
     fn still_has_its_name(&self, name: &OsStr) -> bool {
@@ -426,6 +400,9 @@ impl Follower {
         self.pending.extend(copies);
     }
 }
+
+/// Says of a file whether it is read.
+type IsRead<'a> = &'a dyn Fn(&Identity) -> bool;
 
 /// When a file was made, and its inode: older kernels have no such time on a tmpfs, whose inodes are numbered in order.
 type Age = (Option<SystemTime>, u64);

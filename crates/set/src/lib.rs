@@ -41,6 +41,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod change;
 mod described;
 mod dir;
 mod dir_item;
@@ -48,6 +49,7 @@ mod dir_merge;
 mod dir_watch;
 mod entry;
 mod feed;
+mod feed_change;
 mod follow;
 mod follow_options;
 mod fullest_first;
@@ -63,12 +65,14 @@ mod prune;
 mod sleep_on_all;
 mod source;
 
+pub use change::{Change, FollowError};
 pub use dir::{Access, RingSet, SetError, SetOptions};
 pub use dir_item::{DirEvent, DirItem};
 pub use dir_merge::DirMerge;
 pub use entry::{Listing, NoRing, RingEntry, list};
-pub use feed::{Feed, FeedChange, Found, PlaceId};
-pub use follow::{Change, FollowError, Follower};
+pub use feed::Feed;
+pub use feed_change::{FeedChange, Found, NotAttached, PlaceId};
+pub use follow::Follower;
 pub use follow_options::{FollowOptions, ReadMode};
 pub use fullest_first::FullestFirst;
 pub use merge::{Merge, MergeFigures};

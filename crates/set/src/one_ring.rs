@@ -1,7 +1,7 @@
 //! One ring as a place of a feed.
 
+use crate::change::Change;
 use crate::entry::{NoRing, Not, RingEntry, refusal};
-use crate::follow::Change;
 use perfring_consumer::{
     Layout, Location,
     files::{Identity, RingFile},

@@ -162,7 +162,7 @@ impl Live {
                     }
                 }
                 FeedChange::NotRead(_, other) => left_out::report([&other]),
-                FeedChange::Copy { found, of } => left_out::report([&found.as_copy(of.as_ref())]),
+                FeedChange::Copy { found, of } => left_out::report([&found.not_read(of.as_ref())]),
                 _ => {}
             }
         }

@@ -59,7 +59,7 @@ impl Inputs {
     /// Tries again, at the next poll, what could not be attached to.
     pub(super) fn retry(&mut self) {
         self.again = None;
-        self.feed.hurry();
+        self.feed.retry_now();
     }
 
     pub(crate) fn remove(&mut self, input: &Input) {

@@ -41,7 +41,7 @@ impl Poll<'_, '_> {
                     return self.engine.file_replaced(&uuid);
                 }
                 self.unreadable.copy(&found.ring.path, uuid);
-                let why = found.as_copy(of.as_ref()).why;
+                let why = found.not_read(of.as_ref()).why;
                 self.say.warn(&format!("{location} is {why}"));
             }
             FeedChange::Renamed(found) => {
@@ -75,7 +75,7 @@ impl Poll<'_, '_> {
         }
         if let Some(why) = &self.is_short {
             self.unreadable.short(&path, why, self.say);
-            self.feed.wait(found, "");
+            self.feed.retry(found, "");
             return;
         }
         let positions = self.positions;
@@ -103,15 +103,15 @@ impl Poll<'_, '_> {
             let why = format!("{error}: {}", limits::RAISE_NOFILE);
             self.unreadable.short(&path, &why, self.say);
             self.is_short = Some(why);
-            self.feed.wait(found, "");
+            self.feed.retry(found, "");
             return;
         }
-        let Some((why, is_retried)) = self.feed.failed(found, &error) else { return };
-        if !is_retried && is_damage(&error) {
+        let Some(failed) = self.feed.failed(found, &error) else { return };
+        if !failed.is_retried && is_damage(&error) {
             self.engine.count_damaged(Some(uuid));
         }
         self.unreadable.note(&path, NotRead::of(&error), &error.to_string());
-        self.say.warn(&why);
+        self.say.warn(&failed.why);
     }
 
     fn not_read(&mut self, place: PlaceId, file: &NoRing) {
