@@ -77,8 +77,8 @@ const ASIDE_MAX: usize = 65_536;
 ///     for (uuid, (consumer, name, removed)) in &mut rings {
 ///         // In this order: what was written before the producer detached is seen after it.
 ///         let is_last = *removed && !consumer.has_producer()?;
-///         while let Some(record) = consumer.read()? {
-///             println!("{name}: {} bytes", record.bytes().len());
+///         while let Some(item) = consumer.read()? { // a record or a loss
+///             println!("{name}: {item:?}");
 /// #           records += 1;
 ///         }
 ///         if is_last {
