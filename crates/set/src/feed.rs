@@ -25,13 +25,16 @@ const ASIDE_MAX: usize = 65_536;
 /// removed. A place is a directory, which is followed by a [`Follower`], or one ring.
 ///
 /// A ring is known by its uuid, and read once: from one file, which may have several names, and may move from one place to
-/// another. A copy of a ring that is read waits until the ring is [ended](Feed::ended). Of a ring's files in one directory one
-/// is followed: see [`Follower`]. A damaged ring is set aside, and any
-/// other that could not be attached to is found again each second: it may be allowed later, or have room for one more
-/// reader. After a read error that says damage, the user calls [`Feed::set_aside`] and [`Feed::ended`].
+/// another. A copy of a ring that is read waits until the ring is [ended](Feed::ended). Of a ring's files in one directory
+/// one is followed: the one with a producer, or else the one that is read, or else the oldest.
 ///
-/// [`Feed::next`] does not wait: call it some ten times a second. The feed maps no ring and releases nothing. Its user attaches, reads and decides when a ring has ended: once its file is
-/// removed, no producer is attached, and everything is read.
+/// A damaged ring is set aside. Any other ring that could not be attached to is found again each second: it may be allowed
+/// later, or have room for one more reader. After a read error that says damage, the user calls [`Feed::set_aside`] and
+/// [`Feed::ended`].
+///
+/// [`Feed::next`] does not wait: call it some ten times a second. The feed maps no ring and releases nothing. Its user
+/// attaches, reads, and decides when a ring has ended: once its file is removed, no producer is attached, and everything is
+/// read.
 ///
 /// ```
 /// use perfring_consumer::Consumer;
@@ -112,6 +115,8 @@ pub struct Feed {
     look_at: Option<Instant>,
     aside: HashSet<Identity>,
     changes: VecDeque<FeedChange>,
+    /// No place had news when all were asked last.
+    is_quiet: bool,
 }
 
 #[derive(Debug)]
@@ -200,6 +205,12 @@ impl Feed {
         self.read.contains_key(uuid)
     }
 
+    /// Returns whether everything was reported that the places had when they were asked last. What waits may be found again.
+    #[must_use]
+    pub fn is_level(&self) -> bool {
+        self.is_quiet
+    }
+
     /// Returns what is found again later: rings that could not be attached to, and copies of rings that are read.
     pub fn waiting(&self) -> impl Iterator<Item = &Found> {
         self.waiting.iter().chain(&self.due)
@@ -211,8 +222,8 @@ impl Feed {
             if let Some(change) = self.changes.pop_front() {
                 return Some(change);
             }
-            let is_quiet = !self.ask_places(now);
-            if !is_quiet && self.patience > 0 {
+            self.is_quiet = !self.ask_places(now);
+            if !self.is_quiet && self.patience > 0 {
                 self.patience -= 1;
                 continue;
             }
@@ -226,7 +237,7 @@ impl Feed {
                 }
             }
             self.find_due(now);
-            if is_quiet && self.changes.is_empty() {
+            if self.is_quiet && self.changes.is_empty() {
                 return None;
             }
         }
@@ -238,8 +249,8 @@ impl Feed {
         self.read.insert(identity.uuid, ReadRing { identity, names: vec![found] });
     }
 
-    /// Notes that attaching to a ring failed. Returns the reason, unless the same reason
-    /// was returned before, or the file is gone, which the feed reports.
+    /// Notes that attaching to a ring failed. Returns the reason, unless the same reason was returned before, or the file is
+    /// gone, which the feed reports.
     pub fn failed(&mut self, found: Found, error: &AttachError) -> Option<NotAttached> {
         match error {
             AttachError::NotFound { .. } | AttachError::Removed { .. } => None,
@@ -325,25 +336,21 @@ impl Feed {
                 }
                 At::Ring(one) => (one.next(), Some(one.location.clone())),
             };
-            if let Some(change) = change {
-                self.change(
-                    change,
-                    |ring| {
-                        let location =
-                            location.unwrap_or_else(|| Location::File(ring.path.clone()));
-                        Found::new(ring, location, id, is_new)
-                    },
-                    id,
-                );
-                return true;
-            }
-            *scanned = true;
+            let Some(change) = change else {
+                *scanned = true;
+                continue;
+            };
+            self.change(change, id, |ring| {
+                let location = location.unwrap_or_else(|| Location::File(ring.path.clone()));
+                Found::new(ring, location, id, is_new)
+            });
+            return true;
         }
         self.turn = 0;
         false
     }
 
-    fn change(&mut self, change: Change, found: impl FnOnce(RingEntry) -> Found, place: PlaceId) {
+    fn change(&mut self, change: Change, place: PlaceId, found: impl FnOnce(RingEntry) -> Found) {
         match change {
             Change::Appeared(ring) => self.appeared(found(ring)),
             Change::Replaced { before, now } => {

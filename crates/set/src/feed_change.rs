@@ -21,7 +21,7 @@ pub struct Found {
     pub place: PlaceId,
     /// Whether it came after its place had been read once.
     pub is_new: bool,
-    /// Why it could not be attached to, as it was reported last.
+    /// The reason why it could not be attached to that was reported last.
     pub(crate) reported: String,
 }
 
@@ -29,8 +29,8 @@ pub struct Found {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FeedChange {
-    /// A ring to attach to. The answer is [`Feed::attached`](crate::Feed::attached), [`Feed::failed`](crate::Feed::failed) or [`Feed::retry`](crate::Feed::retry). Without an answer, the ring
-    /// is not found again.
+    /// A ring to attach to. The answer is [`Feed::attached`](crate::Feed::attached), [`Feed::failed`](crate::Feed::failed) or
+    /// [`Feed::retry`](crate::Feed::retry). Without an answer, the ring is not found again.
     Found(Found),
     /// Another file of a ring that is read. It is found once that ring is [ended](crate::Feed::ended). Reported again when `of`
     /// becomes `None`. A copy beside the ring, in the same directory, is [`FeedChange::NotRead`].

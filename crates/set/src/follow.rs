@@ -130,8 +130,7 @@ impl Follower {
         self.next_beside(&|_| false)
     }
 
-    /// As [`Follower::next`], for a reader that knows which files are read: of a ring's files here without a producer,
-    /// the one that is read is followed.
+    /// Returns what happened next. Of a ring's files in this directory without a producer, the one that is read is followed.
     pub(crate) fn next_beside(&mut self, is_read: IsRead<'_>) -> Option<Change> {
         loop {
             while let Some(name) = self.pending.pop_front() {

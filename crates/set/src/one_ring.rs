@@ -16,9 +16,9 @@ use std::path::Path;
 pub(crate) struct OneRing {
     pub(crate) location: Location,
     pub(crate) there: Option<RingEntry>,
-    /// Why it is not read, as it was reported.
+    /// The reason why it is not read that was reported.
     reported: Option<String>,
-    /// It is as it was when it was looked at last.
+    /// It was looked at, and has nothing new until the feed looks again.
     pub(crate) looked: bool,
 }
 

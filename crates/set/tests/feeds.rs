@@ -286,6 +286,26 @@ fn one_ring_is_a_place() {
 }
 
 #[test]
+fn rings_that_wait_do_not_keep_a_feed_from_being_level() {
+    let mut temp = Temp::new();
+    for n in 0..3 {
+        temp.ring(&format!("a/{n}"));
+    }
+    assert!(!temp.feed.is_level(), "no place was asked");
+    for turn in 0..3 {
+        temp.feed.retry_now();
+        for _ in 0..3 {
+            let change = temp.feed.next(Instant::now());
+            let Some(FeedChange::Found(found)) = change else { panic!("{change:?}") };
+            assert_eq!(temp.feed.is_level(), turn > 0, "in turn {turn}");
+            temp.feed.retry(found, "busy");
+        }
+        assert_eq!(temp.feed.next(Instant::now()), None);
+        assert!(temp.feed.is_level());
+    }
+}
+
+#[test]
 fn a_flood_of_one_place_delays_no_other() {
     let mut temp = Temp::new();
     let kept = temp.ring("b/kept");
@@ -384,7 +404,7 @@ proptest! {
                     FeedChange::Found(found) => {
                         let of = (found.ring.identity.dev, found.ring.identity.ino);
                         let RingEntry { path, identity, .. } = &found.ring;
-                        // Held open, as a reader holds it: no other file gets its inode.
+                        // A reader holds it open, too: no other file gets its inode.
                         let ring = (of, Some(path.clone()), fs::File::open(path).unwrap());
                         let before = read.insert(identity.uuid, ring);
                         prop_assert!(before.is_none(), "found while it is read");

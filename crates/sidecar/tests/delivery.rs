@@ -234,6 +234,27 @@ fn an_output_that_fails_keeps_what_it_did_not_deliver_in_the_ring() {
 }
 
 #[test]
+fn a_removed_ring_with_another_file_ends_once_it_is_read_although_it_has_a_producer() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut producer = ring(dir.path(), "one", Policy::Drop);
+    let path = dir.path().join("one");
+    let output = Scripted::ready();
+    let mut engine = engine(&[("output", Delivery::Required, &output)]);
+    attach(&mut engine, &path);
+    let uuid = engine.rings().next().unwrap().origin.uuid;
+    engine.file_replaced(&uuid);
+    publish(&mut producer, 0..5);
+    until(&mut engine, "five came", |engine| output.records().len() == 5 && engine.is_settled());
+    assert_eq!(engine.rings().count(), 1, "its file is there");
+    std::fs::remove_file(&path).unwrap();
+    engine.file_removed(&uuid);
+    publish(&mut producer, 5..9);
+    engine.file_replaced(&uuid);
+    until(&mut engine, "it has ended", |engine| engine.rings().count() == 0);
+    assert_eq!(output.records(), (0..9).collect::<Vec<_>>(), "what it held was not left there");
+}
+
+#[test]
 fn a_removed_ring_of_a_dead_producer_is_read_to_its_end() {
     let dir = tempfile::tempdir().unwrap();
     let mut producer = ring(dir.path(), "one", Policy::Drop);

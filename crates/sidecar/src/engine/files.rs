@@ -40,15 +40,17 @@ impl Engine {
         if let Some(ring) = self.rings.get_mut(id)
             && ring.stage == Stage::Reading
         {
-            (ring.removed, ring.location) = (false, Some(location.clone()));
+            (ring.removed, ring.replaced) = (false, false);
+            ring.location = Some(location.clone());
             self.leaving.retain(|leaving| *leaving != id);
         }
     }
 
-    /// Stops reading a ring whose file was removed, because there is another file of it.
-    pub(crate) fn file_replaced(&mut self, uuid: &[u8; 16]) {
-        if let Some(id) = self.by_uuid.get(uuid).copied() {
-            self.detach(id);
+    /// Notes that there is another file of a ring whose file was removed: the ring ends once it is read, also with a producer.
+    pub fn file_replaced(&mut self, uuid: &[u8; 16]) {
+        let ring = self.by_uuid.get(uuid).and_then(|id| self.rings.get_mut(*id));
+        if let Some(ring) = ring.filter(|ring| ring.removed) {
+            ring.replaced = true;
         }
     }
 }

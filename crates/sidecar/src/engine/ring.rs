@@ -223,6 +223,8 @@ pub(crate) struct Ring {
     pub(crate) produced: bool,
     /// Whether its file was removed.
     pub(crate) removed: bool,
+    /// Whether there is another file of it, after that.
+    pub(crate) replaced: bool,
     pub(crate) stage: Stage,
     pub(crate) figures: RingFigures,
     /// The position of the oldest unread record at the last look, and its timestamp.
@@ -297,6 +299,7 @@ impl Ring {
             idle: None,
             produced: false,
             removed: false,
+            replaced: false,
             stage: Stage::Reading,
             figures: RingFigures::default(),
             oldest: Cell::default(),

@@ -279,7 +279,7 @@ impl Engine {
             if ring.stage == Stage::Reading
                 // In this order: records that were written before the producer ended are seen after
                 // it.
-                && self.merges.source(id).is_none_or(|source| !source.has_producer())
+                && (ring.replaced || self.merges.source(id).is_none_or(|source| !source.has_producer()))
                 && self.merges.is_drained(id)
             {
                 ring.stage = Stage::Ending;

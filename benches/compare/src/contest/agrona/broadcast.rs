@@ -105,7 +105,7 @@ impl Copier {
         cursor + self.buffer.capacity as i64 > intent
     }
 
-    /// Continues with the latest record, as the original does.
+    /// Continues with the latest record. The original does the same.
     #[cold]
     fn lapped(&self) -> i64 {
         self.buffer.position(LATEST).load(Ordering::Acquire)

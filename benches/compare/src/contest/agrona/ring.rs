@@ -54,7 +54,7 @@ pub(super) unsafe fn write<const N: usize, const FENCED: bool>(
         fence(Ordering::Release);
     }
     kind.store(TYPE, Ordering::Relaxed);
-    // SAFETY: claimed, as the caller promises; the reader returns only when the length is positive.
+    // SAFETY: the caller has claimed it; the reader returns only when the length is positive.
     fill(unsafe { &mut *buffer.payload::<N>(index) }, number);
     word.store(length, Ordering::Release);
 }
@@ -70,7 +70,7 @@ impl<const ZERO: bool> Reader<ZERO> {
         Ok(Reader { buffer: Buffer::open(path)?, waits: Waits::new(setup.pace) })
     }
 
-    /// Reads up to so many records, to the end of the buffer at most, as the original does. Returns
+    /// Reads up to so many records, to the end of the buffer at most. The original does the same. Returns
     /// how many, and whether anything was passed: padding alone counts as progress.
     #[inline(always)]
     fn read<const N: usize>(&mut self, limit: u64, visit: &mut impl Visit<N>) -> (u64, bool) {

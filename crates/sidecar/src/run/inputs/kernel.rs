@@ -9,7 +9,7 @@ pub(super) struct Kernel {
     pub(super) input: Input,
     options: Options,
     opened: bool,
-    /// Why they are not read, as it was reported.
+    /// The reason why they are not read that was reported.
     reported: String,
 }
 

@@ -101,12 +101,14 @@ impl Inputs {
             left -= 1;
             poll.change(change);
         }
+        // Not `left > 0`: ever more rings that wait may be tried again.
+        let all = poll.feed.is_level();
         poll.report_missing();
         if self.again.is_none_or(|again| now >= again) {
             self.again = now.checked_add(AGAIN);
             self.kernel.iter_mut().for_each(|kernel| kernel.open(poll.engine, poll.say));
         }
-        left > 0
+        all
     }
 
     /// Sets a ring aside that was read until now, and is damaged.
