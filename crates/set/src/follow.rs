@@ -72,8 +72,8 @@ pub struct Follower {
     by_uuid: HashMap<[u8; 16], OsString>,
     /// Names to check.
     pending: VecDeque<OsString>,
-    /// New rings without a producer, by the age of their files. They are checked after all others: of a ring and its copies
-    /// in the directory, the one with a producer is read, or else the oldest.
+    /// New rings without a producer that are not read, by the age of their files. They are checked after all others: of a ring
+    /// and its copies in the directory, the one with a producer is followed, or else the one that is read, or else the oldest.
     idle: BTreeSet<(Age, OsString)>,
     /// Reported that the directory has too many names.
     overfull: bool,
@@ -196,7 +196,7 @@ impl Follower {
             .then(|| Change::Refused(NoRing::new(&self.dir, self.dir.clone(), why())))
     }
 
-    /// Checks one name. A new ring without a producer is reported now, or later.
+    /// Checks one name. A new ring without a producer that is not read is reported now, or later.
     fn check(&mut self, name: OsString, idle: CheckIdle, is_read: IsRead<'_>) -> Option<Change> {
         if is_hidden(&name) {
             return None;
@@ -241,6 +241,7 @@ impl Follower {
         match self.known_as(&name, &now) {
             None if idle == CheckIdle::Later
                 && !is_live(&file)
+                && !is_read(&now.identity)
                 && !matches!(before, Some(Known::Ring(_))) =>
             {
                 self.idle.insert(((meta.created().ok(), meta.ino()), name));

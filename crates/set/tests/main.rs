@@ -10,6 +10,7 @@ mod asleep;
 mod cpu;
 mod dir_merge;
 mod feeds;
+mod feeds_model;
 mod followers;
 mod fullest_first;
 mod merge_flood;
