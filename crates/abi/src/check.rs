@@ -1,17 +1,18 @@
 //! The checks of a file's header before the file is mapped.
 
+use crate::bad_ring::BadRing;
 use crate::lead::Lead;
 use crate::numbers::{
     ABI_COMPAT, ABI_VERSION, AUX_SIZE_MAX, AUX_SIZE_MIN, CONSUMERS_MAX, CPUS_MAX, DATA_SIZE_MAX,
-    DATA_SIZE_MIN, ENDIAN_MARK, FEATURE_AUX, FEATURE_CONSUMERS, FEATURE_CPU, FEATURE_SAMPLE_ID,
-    FEATURE_TIME, FEATURES_REQUIRED_KNOWN, MAGIC, PERF_CAPABILITIES, PERF_HEADER_SIZE, SEAT_SIZE,
-    SLOT_SIZE, SLOTS_MAX, TIME_CLOCK, TYPES_SIZE_MAX,
+    DATA_SIZE_MIN, ENDIAN_MARK, FEATURE_AUX, FEATURE_CONSUMERS, FEATURE_CPU, FEATURE_METRICS,
+    FEATURE_SAMPLE_ID, FEATURE_TIME, FEATURES_REQUIRED_KNOWN, MAGIC, METRICS_SIZE_MAX,
+    PERF_CAPABILITIES, PERF_HEADER_SIZE, SEAT_SIZE, SLOT_SIZE, SLOTS_MAX, TIME_CLOCK,
+    TYPES_SIZE_MAX,
 };
 use crate::page::HeaderPage;
 use crate::policy::{Evict, Policy, Producers, Report};
 use crate::record_word::{HEADER_LEN, RECORD_ALIGN, SIZE_MAX, record_size};
 use bytemuck::Zeroable;
-use core::fmt;
 
 /// The shape and identity of a ring, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,88 +54,9 @@ pub struct Layout {
     /// Seats for named consumers, the slowest of which the producers wait for; 0 for a ring with one
     /// consumer, and for an overwrite ring.
     pub consumers: u32,
+    /// Bytes of the metrics area: whole pages, or 0 if there is none.
+    pub metrics_size: u64,
 }
-
-/// Why bytes are not a ring that this code can use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BadRing {
-    /// Fewer bytes than a header page.
-    Short {
-        /// The number of bytes.
-        len: u64,
-    },
-    /// The magic is not perfring's: this is some other file.
-    Foreign {
-        /// The value of the magic field.
-        magic: u64,
-    },
-    /// Created on a machine of the other byte order.
-    Endian,
-    /// A newer layout that this code cannot read.
-    Newer {
-        /// Its version.
-        version: u32,
-        /// The oldest version whose readers it admits.
-        compat: u32,
-    },
-    /// It needs features that this code does not know.
-    Features {
-        /// The unknown bits.
-        unknown: u64,
-    },
-    /// A field holds what no ring can hold.
-    Field {
-        /// The field's name in ABI.md.
-        name: &'static str,
-        /// Its value.
-        value: u64,
-    },
-    /// The file is shorter than its header says: truncated, or still being copied.
-    Truncated {
-        /// The file's length.
-        len: u64,
-        /// The length that it must have.
-        needed: u64,
-    },
-}
-
-impl fmt::Display for BadRing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            BadRing::Short { len } => {
-                write!(f, "not a perfring file: {len} bytes are fewer than a header page")
-            }
-            BadRing::Foreign { magic } => {
-                write!(f, "not a perfring file: its magic is {magic:#018x}")
-            }
-            BadRing::Endian => write!(
-                f,
-                "the ring was made on a machine of the other byte order: read it on such a machine"
-            ),
-            BadRing::Newer { version, compat } => write!(
-                f,
-                "the ring has layout version {version}, which needs a reader of version {compat} \
-                 or later, and this is version {ABI_VERSION}: update perfring"
-            ),
-            BadRing::Features { unknown } => write!(
-                f,
-                "the ring needs features that this perfring does not know (bits {unknown:#x}): \
-                 update perfring"
-            ),
-            BadRing::Field { name, value } => {
-                write!(f, "the ring's header is damaged: {name} is {value}")
-            }
-            BadRing::Truncated { len, needed } => write!(
-                f,
-                "the ring file is cut short: {len} bytes where its header says {needed}: copy it \
-                 again"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for BadRing {}
 
 impl Layout {
     /// Returns where the data area starts: one page in, so that perf readers find it.
@@ -185,10 +107,20 @@ impl Layout {
         (self.consumers as u64 * SEAT_SIZE).next_multiple_of(self.page_size as u64)
     }
 
+    /// Returns where the metrics area starts: after all else. 0 if there is none.
+    #[must_use]
+    pub const fn metrics_offset(&self) -> u64 {
+        if self.metrics_size == 0 {
+            0
+        } else {
+            self.control_end() + self.aux_size + self.consumers_size()
+        }
+    }
+
     /// Returns the size of the whole file in bytes.
     #[must_use]
     pub const fn file_size(&self) -> u64 {
-        self.control_end() + self.aux_size + self.consumers_size()
+        self.control_end() + self.aux_size + self.consumers_size() + self.metrics_size
     }
 
     /// Returns the byte that the named consumer in a seat keeps locked.
@@ -226,6 +158,7 @@ impl Layout {
             | (if self.producers == Producers::Cpu { FEATURE_CPU } else { 0 })
             | (if self.sample_id { FEATURE_SAMPLE_ID } else { 0 })
             | (if self.consumers != 0 { FEATURE_CONSUMERS } else { 0 })
+            | (if self.metrics_size != 0 { FEATURE_METRICS } else { 0 })
     }
 
     /// Returns how many slots count losses: none in a ring of one producer, whose totals are in the header page.
@@ -291,6 +224,8 @@ impl Layout {
             consumer_count: self.consumers,
             consumers_offset: self.consumers_offset(),
             consumers_size: self.consumers_size(),
+            metrics_offset: self.metrics_offset(),
+            metrics_size: self.metrics_size,
             ..HeaderPage::zeroed()
         }
     }
@@ -376,6 +311,15 @@ impl Layout {
         if named && !(1..=CONSUMERS_MAX).contains(&consumers) {
             return Err(bad("consumer_count", consumers.into()));
         }
+        // Bytes that were zero before there were such rings.
+        let measured = page.features_required & FEATURE_METRICS != 0;
+        let metrics = if measured { (page.metrics_offset, page.metrics_size) } else { (0, 0) };
+        if measured
+            && (!(1..=METRICS_SIZE_MAX).contains(&metrics.1)
+                || !metrics.1.is_multiple_of(page.page_size.into()))
+        {
+            return Err(bad("metrics_size", metrics.1));
+        }
         let layout = Layout {
             page_size: page.page_size,
             data_size: page.data_size,
@@ -395,6 +339,7 @@ impl Layout {
             types_size: page.types_size,
             aux_size: page.aux_size,
             consumers,
+            metrics_size: metrics.1,
         };
         let area = if named { (page.consumers_offset, page.consumers_size) } else { (0, 0) };
         for (name, value, must) in [
@@ -405,6 +350,7 @@ impl Layout {
             ("aux_offset", page.aux_offset, layout.aux_offset()),
             ("consumers_offset", area.0, layout.consumers_offset()),
             ("consumers_size", area.1, layout.consumers_size()),
+            ("metrics_offset", metrics.0, layout.metrics_offset()),
             ("file_size", page.file_size, layout.file_size()),
         ] {
             if value != must {

@@ -27,6 +27,7 @@ compile_error!(
 );
 
 pub mod atomic;
+mod bad_ring;
 mod check;
 mod error_debug;
 mod lead;
@@ -37,7 +38,8 @@ mod policy;
 mod record_word;
 mod words;
 
-pub use check::{BadRing, Layout};
+pub use bad_ring::BadRing;
+pub use check::Layout;
 pub use lead::{Lead, WriterId};
 pub use live::{
     AuxLine, ConsumerSeat, CpuLine, Header, Holder, PerfTime, SeqLatch, SharedLine, Slot,
@@ -46,10 +48,11 @@ pub use live::{
 pub use numbers::{
     ABI_COMPAT, ABI_VERSION, AUX_SIZE_MAX, AUX_SIZE_MIN, CONSUMER_LOCK_BYTE, CONSUMERS_MAX,
     CPUS_MAX, DATA_SIZE_MAX, DATA_SIZE_MIN, ENDIAN_MARK, FEATURE_AUX, FEATURE_CONSUMERS,
-    FEATURE_CPU, FEATURE_SAMPLE_ID, FEATURE_TIME, FEATURES_REQUIRED_KNOWN, JOIN_LOCK_BYTE, MAGIC,
-    PERF_CAP_TIME_ZERO, PERF_CAPABILITIES, PERF_HEADER_SIZE, RANGE_ALIGN, RECOVER_LOCK_BYTE,
-    SEAT_SIZE, SLOT_SIZE, SLOTS_DEFAULT, SLOTS_MAX, TIME_CLOCK, TIMESTAMP_LEN, TYPES_FIRST,
-    TYPES_SIZE_DEFAULT, TYPES_SIZE_MAX, UID_DETACHED, WRITER_LEN,
+    FEATURE_CPU, FEATURE_METRICS, FEATURE_SAMPLE_ID, FEATURE_TIME, FEATURES_REQUIRED_KNOWN,
+    JOIN_LOCK_BYTE, MAGIC, METRICS_ALIGN, METRICS_FIRST, METRICS_SIZE_MAX, PERF_CAP_TIME_ZERO,
+    PERF_CAPABILITIES, PERF_HEADER_SIZE, RANGE_ALIGN, RECOVER_LOCK_BYTE, SEAT_SIZE, SLOT_SIZE,
+    SLOTS_DEFAULT, SLOTS_MAX, TIME_CLOCK, TIMESTAMP_LEN, TYPES_FIRST, TYPES_SIZE_DEFAULT,
+    TYPES_SIZE_MAX, UID_DETACHED, WRITER_LEN,
 };
 pub use page::{FIELDS, HeaderPage, PageField};
 pub use policy::{Cause, Evict, Policy, Producers, Report};

@@ -24,10 +24,16 @@ pub const FEATURE_SAMPLE_ID: u64 = 8;
 /// Bit of `features_required`: the ring has seats for named consumers, the slowest of which its producers wait
 /// for. Only in a drop ring of one or many producers, and without [`FEATURE_AUX`].
 pub const FEATURE_CONSUMERS: u64 = 16;
+/// Bit of `features_required`: the ring has a metrics area, in which its producers keep the values of instruments.
+pub const FEATURE_METRICS: u64 = 32;
 /// The feature bits that this code understands, of those that a reader must understand to read the
 /// ring.
-pub const FEATURES_REQUIRED_KNOWN: u64 =
-    FEATURE_TIME | FEATURE_AUX | FEATURE_CPU | FEATURE_SAMPLE_ID | FEATURE_CONSUMERS;
+pub const FEATURES_REQUIRED_KNOWN: u64 = FEATURE_TIME
+    | FEATURE_AUX
+    | FEATURE_CPU
+    | FEATURE_SAMPLE_ID
+    | FEATURE_CONSUMERS
+    | FEATURE_METRICS;
 /// The highest number of a CPU that a ring can be of, and one more: as in the kernel's largest
 /// configuration.
 pub const CPUS_MAX: u32 = 8192;
@@ -63,6 +69,12 @@ pub const TYPES_SIZE_MAX: u64 = 16 << 20;
 pub const TYPES_SIZE_DEFAULT: u64 = 64 << 10;
 /// Where the first entry of a type table begins: after the line with `types_used`.
 pub const TYPES_FIRST: u64 = 64;
+/// The largest metrics area: 1 GiB.
+pub const METRICS_SIZE_MAX: u64 = 1 << 30;
+/// A block of the metrics area begins and ends at a multiple of this: threads that update two of them share no cache line.
+pub const METRICS_ALIGN: u64 = 64;
+/// Where the first block of a metrics area begins: after the line with `metrics_used`.
+pub const METRICS_FIRST: u64 = METRICS_ALIGN;
 /// The byte of the ring file whose open-file-description lock the consumer holds.
 pub const CONSUMER_LOCK_BYTE: u64 = offsets::CONSUMER;
 /// The byte of the ring file whose open-file-description lock a process holds while it takes the seat of a

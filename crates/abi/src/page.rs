@@ -83,7 +83,9 @@ pub struct HeaderPage {
     pub(crate) consumer_count: u32,
     pub(crate) consumers_offset: u64,
     pub(crate) consumers_size: u64,
-    pub(crate) identity_rest: [u64; 10],
+    pub(crate) metrics_offset: u64,
+    pub(crate) metrics_size: u64,
+    pub(crate) identity_rest: [u64; 8],
     pub(crate) live: [u64; 176],
     pub(crate) time_boot: u64,
     pub(crate) anchors_written: u64,
@@ -132,7 +134,8 @@ fields! {
     features_optional: 8, page_size: 4, endian: 4, policy: 4, producers: 4, evict: 4, report: 4,
     slot_count: 4, slot_size: 4, control_offset: 8, control_size: 8, file_size: 8, created_ns: 8,
     creator_pid: 4, creator_uid: 4, uuid: 16, boot_id: 16, types_offset: 8, types_size: 8,
-    time_clock: 4, consumer_count: 4, consumers_offset: 8, consumers_size: 8;
+    time_clock: 4, consumer_count: 4, consumers_offset: 8, consumers_size: 8,
+    metrics_offset: 8, metrics_size: 8;
     "tail_mark" @ offsets::TAIL_MARK, 64;
     "producer_totals" @ offsets::PRODUCER, 448;
     "wait_armed" @ offsets::WAIT, 4;

@@ -81,6 +81,7 @@ fn every_word_that_a_producer_makes_is_read_as_it_was_made() {
 /// A ring of one page, for one producer.
 const SMALLEST: Layout = Layout {
     consumers: 0,
+    metrics_size: 0,
     page_size: 4096,
     data_size: 4096,
     policy: Policy::Drop,

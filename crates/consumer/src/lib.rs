@@ -51,6 +51,7 @@ mod drain;
 mod fill;
 mod guarded;
 mod item;
+mod metrics;
 mod observer;
 mod options;
 mod owned;
@@ -69,6 +70,7 @@ mod waiting;
 pub use consumer::Consumer;
 pub use fill::Fill;
 pub use item::{Item, RecordRef, TypeMismatch};
+pub use metrics::{MetricSample, Metrics};
 pub use observer::Observer;
 pub use options::{Acknowledge, ConsumerOptions, ObserverOptions};
 pub use owned::{OwnedItem, OwnedRecord};
@@ -76,8 +78,8 @@ pub use perfring_abi::{
     BadRing, Cause, Evict, Layout, Policy, Producers, RecordType, Report, WriterId,
 };
 pub use perfring_ring::{
-    Anchors, ConsumerTotals, Count, Lost, ProducerTotals, ReadError, Refused, RingTotals, Start,
-    WakeAt,
+    Anchors, BadArea, Buckets, ConsumerTotals, Count, Lost, MetricKind, MetricValue,
+    ProducerTotals, ReadError, Refused, RingTotals, Start, WakeAt,
 };
 #[doc(hidden)]
 pub use perfring_shm::create_dir; // for `set` and `export`

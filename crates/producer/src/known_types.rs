@@ -136,7 +136,8 @@ fn find(table: TypeTableArea<'_>, (id, layout): (RecordType, u64)) -> Result<boo
     Ok(false)
 }
 
-fn lock(ring: &Attached) -> Result<LockedTypes<'_>, TypeError> {
+/// Takes the table's lock, for up to a tenth of a second.
+pub(crate) fn lock(ring: &Attached) -> Result<LockedTypes<'_>, TypeError> {
     for _ in 0..TRIES {
         match ring.lock_types() {
             Ok(Some(locked)) => return Ok(locked),

@@ -109,6 +109,7 @@ mod errors;
 mod exclusive_producer;
 mod known_types;
 mod lock_wait;
+mod metrics;
 mod options;
 mod pod_reservation;
 mod reserved_batch;
@@ -122,9 +123,10 @@ pub use cpu_producer::CpuProducer;
 pub use cpu_set::CpuSetError;
 pub use errors::{ReserveError, TypeError};
 pub use exclusive_producer::{Batch, Producer};
+pub use metrics::{Metric, Metrics, MetricsError};
 pub use options::ProducerOptions;
 pub use perfring_abi::{BadRing, Evict, Layout, Policy, Producers, RecordType, Report};
-pub use perfring_ring::{Count, ProducerTotals, ReadError, Refused};
+pub use perfring_ring::{Buckets, Count, MetricKind, ProducerTotals, ReadError, Refused};
 pub use perfring_shm::{
     AttachError, ClockError, CreateError, Location, NoRseq, OpenError, Pages, PagesError, Promise,
     Reservation, Reserves, RingOptions as Options, Trust, files, install_sigbus_handler,

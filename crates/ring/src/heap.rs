@@ -63,6 +63,7 @@ impl HeapRing {
                 types_size: 0,
                 aux_size: 0,
                 consumers: 0,
+                metrics_size: 0,
             },
         })
     }

@@ -45,6 +45,8 @@
 //! | R | a producer stores `lock` odd, a release fence, perf's time fields, `lock` even (release) | R | a perf reader that finds the same even `lock` before and after has fields of one moment |
 //! | S | a producer stores `tail_next`, a full fence, loads the tails of named consumers, then stores `data_tail`: `named.rs` | T | a named consumer that joins is not passed: one of the two sees the other |
 //! | T | a named consumer that joins stores its tail, a full fence, loads `tail_next` | S | |
+//! | U | a producer that holds the type table's lock has written a block of the metrics area, then stores `metrics_used` (release) | U | a reader that sees the count (relaxed, then an acquire fence) sees every block before it |
+//! | V | a measurement is added to a histogram's sum, least and greatest, then to its bucket (release) | V | a reader that has loaded the buckets, then an acquire fence, then the others, has the sum of at least what it counts |
 //!
 //! Light and heavy fences are the asymmetric pair of P1202 (Goldblatt, "Asymmetric Thread Fences").
 //! The heavy side is `membarrier(2)` and costs microseconds, once per sleep. The light side keeps
@@ -66,6 +68,7 @@ mod counters;
 pub mod heap;
 mod holder;
 mod kernel;
+mod metrics;
 mod named;
 mod observer;
 mod oldest;
@@ -95,6 +98,10 @@ pub use counters::{
 };
 pub use holder::{OwnerInfo, Seat, SeatState, sign_off};
 pub use kernel::{KernelFrame, KernelReader};
+pub use metrics::{
+    BadArea, Block, BlockOwner, BlockPlace, Bucket, Buckets, MetricKind, MetricValue, MetricsArea,
+    MetricsFull, MetricsWriter, NewBlock, add_f64, change, measure, value_of,
+};
 pub use named::{NamedSeat, Seats, drop_dead, slowest_seats};
 pub use observer::copy::{CopyReader, Start};
 pub use observer::intact::RingCopy;

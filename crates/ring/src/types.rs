@@ -53,7 +53,14 @@ impl<'a> TypeTableArea<'a> {
     /// Copies all entries, one after the other. Empty if the ring has no table.
     #[must_use]
     pub fn entries(&self) -> Vec<u64> {
-        let entries = self.words.get(FIRST..self.used()).unwrap_or_default();
+        self.entries_after(TYPES_FIRST)
+    }
+
+    /// Copies the entries from this end of an earlier read on.
+    #[must_use]
+    pub fn entries_after(&self, end: u64) -> Vec<u64> {
+        let from = usize::try_from(end / 8).unwrap_or(usize::MAX).max(FIRST);
+        let entries = self.words.get(from..self.used()).unwrap_or_default();
         // Relaxed: P orders them, and no entry before the end ever changes.
         entries.iter().map(|word| word.load(Ordering::Relaxed)).collect()
     }

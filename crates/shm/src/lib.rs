@@ -26,6 +26,7 @@
 //! * The AUX area is handed out in the same way, pinned by `aux_tail`. The kernel's rings are seen
 //!   like a ring's header and words. The proofs stand at `Sight::pinned`, for reading, and at
 //!   `deref_mut` of the two reservations, for writing.
+//! * The metrics area is seen as `&[AtomicU64]`, and updated by single atomic operations: no block of it is exclusive.
 //! * A forked child has private memory instead of its parent's mappings, see `sys/fork.rs`: a slice
 //!   that it inherited is its own.
 //! * A process that breaks the protocol (it can, if it may write the file) can change bytes under
@@ -49,9 +50,10 @@ mod sys;
 pub use file::appear::when_there;
 pub use file::create::{RingOptions, create};
 pub use file::create_dir::create_dir;
+pub use file::create_error::CreateError;
 pub use file::denied::irregular;
 pub use file::draft_name::{dead_drafts, remove_dead_drafts};
-pub use file::error::{AttachError, CreateError, Role};
+pub use file::error::{AttachError, Role};
 pub use file::file_system::FileSystem;
 pub use file::location::{Location, cpu_of_ring, cpu_ring, is_in_set, is_priority};
 pub use file::open::{Identity, RingFile, SeatId};
@@ -67,6 +69,7 @@ pub use map::cpu_slow::CpuSpace;
 pub use map::cpu_window::{CpuWindow, NotHere};
 pub use map::handler_mutex::{HandlerGuard, HandlerMutex};
 pub use map::inspect::{SlotsSeen, anchors, named, peek, slots};
+pub use map::metrics::{MetricBlock, MetricsMap};
 pub use map::observer_mapping::ObserverMapping;
 pub use map::pages::{Pages, PagesError};
 pub use map::payload::{FrameBytes, bytes_of};

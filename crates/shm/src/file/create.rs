@@ -6,9 +6,9 @@
 //! [`FileSystem::warning`](crate::FileSystem::warning).
 
 use crate::file::allocate::allocate;
+use crate::file::create_error::CreateError;
 use crate::file::denied::missing_target;
 use crate::file::draft_name::{draft_name, hold, remove_dead_drafts};
-use crate::file::error::CreateError;
 use crate::file::location::{Location, dir_of};
 use crate::file::segment;
 use crate::file::trust::Trust;
@@ -18,8 +18,8 @@ use nix::errno::Errno;
 use nix::fcntl::posix_fallocate;
 use perfring_abi::{
     AUX_SIZE_MAX, AUX_SIZE_MIN, CONSUMERS_MAX, CPUS_MAX, DATA_SIZE_MAX, DATA_SIZE_MIN, Evict,
-    HeaderPage, Layout, MAGIC, Policy, Producers, Report, SLOTS_DEFAULT, SLOTS_MAX, TYPES_FIRST,
-    TYPES_SIZE_DEFAULT, TYPES_SIZE_MAX,
+    HeaderPage, Layout, MAGIC, METRICS_SIZE_MAX, Policy, Producers, Report, SLOTS_DEFAULT,
+    SLOTS_MAX, TYPES_FIRST, TYPES_SIZE_DEFAULT, TYPES_SIZE_MAX,
 };
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, open, renameat_with};
 use rustix::process::{Resource, getrlimit};
@@ -69,6 +69,10 @@ pub struct RingOptions {
     /// Seats for named consumers of a drop ring of one or many producers: each reads every record, and a
     /// full ring waits for the slowest. Up to 32; 0 for one consumer. Default 0.
     pub consumers: u32,
+    /// Bytes of the metrics area, rounded up to whole pages: up to 1 GiB, or 0 for none. A sum or a gauge takes 128 bytes in
+    /// each process, a histogram with the usual buckets 5.2 KiB. Needs a type table, in which an instrument takes some hundred
+    /// bytes. Default 0.
+    pub metrics_size: u64,
     /// The file's mode bits, whatever the umask. Default `0o600`; `0o640` lets a group observe. A directory of rings per CPU lets
     /// the same users in, and is sticky where all may write: `0o1777` for `0o666`.
     /// Whoever may read the file can also take a read lock on it, which keeps others from attaching
@@ -99,6 +103,7 @@ impl Default for RingOptions {
             types_size: TYPES_SIZE_DEFAULT,
             aux_size: 0,
             consumers: 0,
+            metrics_size: 0,
             mode: 0o600,
             any_owner: false,
             trust: Trust::Auto,
@@ -135,6 +140,7 @@ impl RingOptions {
             sample_id: layout.sample_id,
             aux_size: layout.aux_size,
             consumers: layout.consumers,
+            metrics_size: layout.metrics_size,
             mode,
             any_owner: false,
             trust: Trust::Auto,
@@ -168,6 +174,10 @@ impl RingOptions {
                     || self.aux_size != 0))
         {
             CreateError::Consumers { consumers: self.consumers }
+        } else if self.metrics_size > METRICS_SIZE_MAX
+            || (self.metrics_size != 0 && self.types_size == 0)
+        {
+            CreateError::Metrics { size: self.metrics_size }
         } else {
             return Ok(());
         })
@@ -195,6 +205,7 @@ impl RingOptions {
             types_size: self.types_size.next_multiple_of(page_size),
             aux_size: self.aux_size,
             consumers: self.consumers,
+            metrics_size: self.metrics_size.next_multiple_of(page_size),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Why the system does not open, make or remove a ring's file: what forbids it, by its path.
 
-use crate::file::error::{AttachError, CreateError};
+use crate::file::create_error::CreateError;
+use crate::file::error::AttachError;
 use crate::file::location::{Location, dir_of};
 use nix::libc;
 use std::io::{self, ErrorKind};

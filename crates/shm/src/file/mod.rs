@@ -4,6 +4,7 @@ pub(crate) mod allocate;
 pub(crate) mod appear;
 pub(crate) mod create;
 pub(crate) mod create_dir;
+pub(crate) mod create_error;
 pub(crate) mod denied;
 pub(crate) mod draft_name;
 pub(crate) mod error;

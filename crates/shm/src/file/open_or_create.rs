@@ -1,7 +1,8 @@
 //! Opening a ring, or making it if there is none.
 
 use crate::file::create::{RingOptions, create};
-use crate::file::error::{AttachError, CreateError};
+use crate::file::create_error::CreateError;
+use crate::file::error::AttachError;
 use crate::file::location::Location;
 use crate::file::open::{FileAccess, RingFile};
 use nix::unistd::geteuid;
@@ -213,6 +214,7 @@ impl RingOptions {
                 [$((stringify!($option), format!("{:?}", $wanted), format!("{:?}", $found))),+]
             };
         }
+        let metrics_size = self.metrics_size.next_multiple_of(layout.page_size.into());
         let RingOptions { size, policy, report, time, sample_id, aux_size, consumers, .. } = *self;
         let compared = compared! {
             size: size, layout.data_size;
@@ -226,6 +228,7 @@ impl RingOptions {
             sample_id: sample_id, layout.sample_id;
             aux_size: aux_size, layout.aux_size;
             consumers: consumers, layout.consumers;
+            metrics_size: metrics_size, layout.metrics_size;
         };
         compared.into_iter().find(|(_, wanted, found)| wanted != found)
     }

@@ -17,6 +17,7 @@ mod holes_tests;
 pub(crate) mod inspect;
 mod keep;
 mod loan;
+pub(crate) mod metrics;
 pub(crate) mod mirror;
 pub(crate) mod named_seat;
 pub(crate) mod observer_mapping;

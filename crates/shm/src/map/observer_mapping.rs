@@ -8,7 +8,9 @@ use crate::file::presence::Presence;
 use crate::file::trust::Trust;
 use crate::map::plain::Plain;
 use crate::map::raw::Raw;
-use perfring_ring::{Anchors, OwnerInfo, ReadError, RingCopy, RingTotals, TypeTableArea};
+use perfring_ring::{
+    Anchors, BlockOwner, MetricsArea, OwnerInfo, ReadError, RingCopy, RingTotals, TypeTableArea,
+};
 
 /// A ring that this process observes. It leaves no trace in the ring.
 #[derive(Debug)]
@@ -73,6 +75,22 @@ impl ObserverMapping {
     /// without time.
     pub fn anchors(&self) -> Anchors {
         Anchors::read(self.map.ring())
+    }
+
+    /// Returns the metrics area; empty if there is none. What was read of it is good if [`ObserverMapping::cut_off`] finds
+    /// nothing afterwards.
+    pub fn metrics(&self) -> MetricsArea<'_> {
+        self.map.metrics()
+    }
+
+    /// Returns why the mapping is no longer the file's, if that was found out.
+    pub fn cut_off(&self) -> Option<ReadError> {
+        self.map.guard.cut_off()
+    }
+
+    /// Returns whether the owner of a block of the metrics area lives, by the kernel's locks: true where that cannot be found out.
+    pub fn has_owner(&self, owner: BlockOwner) -> bool {
+        self.map.has_owner(&self.ring, owner).unwrap_or(true)
     }
 
     /// Returns the owner info of the first producer's slot.

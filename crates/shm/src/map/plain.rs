@@ -10,7 +10,7 @@ use crate::sys::sigbus::SigbusGuard;
 use memmap2::{MmapOptions, MmapRaw};
 use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{ConsumerSeat, Header, Layout};
-use perfring_ring::{OwnerInfo, Ring, SeatState, Shared, TypeTableArea};
+use perfring_ring::{BlockOwner, MetricsArea, OwnerInfo, Ring, SeatState, Shared, TypeTableArea};
 use std::ptr::NonNull;
 use std::slice;
 
@@ -103,9 +103,30 @@ impl Plain {
         TypeTableArea::new(words_before(&self.map, end, size))
     }
 
-    /// Returns the AUX area, which ends the file, for copying; empty if there is none.
+    /// Returns the AUX area for copying; empty if there is none.
     pub(crate) fn aux(&self) -> &[AtomicU64] {
-        words_before(&self.map, self.map.len(), self.layout.aux_size as usize)
+        let (at, size) = (self.layout.aux_offset() as usize, self.layout.aux_size as usize);
+        words_before(&self.map, at + size, size)
+    }
+
+    /// Returns the metrics area, which ends the file; only loads are allowed on it.
+    pub(crate) fn metrics(&self) -> MetricsArea<'_> {
+        let size = self.layout.metrics_size as usize;
+        MetricsArea::new(words_before(&self.map, self.map.len(), size))
+    }
+
+    /// Returns whether the owner of a block of the metrics area has its slot, by the kernel's lock.
+    pub(crate) fn has_owner(
+        &self,
+        ring: &RingFile,
+        owner: BlockOwner,
+    ) -> Result<bool, AttachError> {
+        if owner.slot >= self.layout.slots {
+            return Ok(false);
+        }
+        let held = ring.is_held(SeatId::Producer(owner.slot))?;
+        let epoch = self.holder(SeatId::Producer(owner.slot)).epoch;
+        Ok(held && owner.is_in_epoch_of(BlockOwner { epoch, ..owner }))
     }
 
     /// Returns the owner info of a seat's present or last holder; empty if there is no such seat.

@@ -1,0 +1,103 @@
+//! Samples of a ring's metrics area.
+
+use crate::observer::Observer;
+use perfring_abi::RecordType;
+use perfring_ring::{BadArea, MetricKind, MetricValue, ReadError};
+use std::collections::HashMap;
+
+/// What the instruments in a ring's metrics area have measured: see [`Observer::metrics`].
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// The instruments, in the order in which they were registered. A gauge that was never set is not among them.
+    pub samples: Vec<MetricSample>,
+    /// How many instruments found no room.
+    pub refused: u64,
+    /// Bytes that are in use.
+    pub used: u64,
+    /// Bytes of the area; 0 if the ring has none.
+    pub size: u64,
+    /// Where the area is damaged: what is behind it is not read.
+    pub damage: Option<BadArea>,
+}
+
+/// What one instrument of one process has measured.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MetricSample {
+    /// The offset of its block, in bytes from the area's beginning on: the same for as long as the ring exists.
+    pub at: u64,
+    /// The record type that describes it, in [`Observer::types`].
+    pub kind: RecordType,
+    /// What its values are.
+    pub metric: MetricKind,
+    /// The pid of its process, in that process's pid namespace; `None` if it died as it took the values over.
+    pub pid: Option<u32>,
+    /// Whether its process lives and has the ring, by the kernel's lock: what a dead one has measured does not change.
+    pub is_alive: bool,
+    /// Since when it counts, ns since 1970.
+    pub start_time_unix_nano: u64,
+    /// What it has measured.
+    pub value: MetricValue,
+}
+
+impl Observer {
+    /// Samples the instruments in the ring's metrics area, also those of dead processes. Each value is one that it had during
+    /// the call; of a histogram, every measurement that is counted is in the sum. Leaves no trace in the ring.
+    ///
+    /// ```
+    /// use perfring_consumer::{MetricValue, Observer, Start};
+    /// # use perfring_producer::{MetricKind, Metrics, Options, types::{Encoding, Schema}};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("ring");
+    /// # let options = Options { metrics_size: 1 << 16, ..Options::many() };
+    /// # let metrics = Metrics::open_or_create(&path, &options).unwrap();
+    /// # let schema = Schema::new("requests", Encoding::Tagged).with_hashed_id();
+    /// # metrics.register(&schema, MetricKind::CounterU64, 1)?.add(17);
+    /// let observer = Observer::attach(&path, Start::Latest)?;
+    /// for sample in observer.metrics()?.samples {
+    ///     assert_eq!(sample.value, MetricValue::U64(17));
+    ///     assert!(sample.is_alive);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ReadError::Truncated`] and [`ReadError::NoSpace`], where the process has a handler for that: see
+    /// [`install_sigbus_handler`](crate::install_sigbus_handler).
+    pub fn metrics(&self) -> Result<Metrics, ReadError> {
+        let mapping = self.window.mapping();
+        let area = mapping.metrics();
+        let (used, size) = area.fill();
+        let mut metrics = Metrics { refused: area.refused(), used, size, ..Metrics::default() };
+        let mut alive = HashMap::new();
+        for block in area.blocks() {
+            let block = match block {
+                Ok(block) => block,
+                Err(bad) => {
+                    metrics.damage = Some(bad);
+                    break;
+                }
+            };
+            // In this order: what a process that has ended by then did before is seen after it.
+            let owner = block.owner();
+            let is_alive = owner.is_some_and(|owner| {
+                *alive.entry(owner).or_insert_with(|| mapping.has_owner(owner))
+            });
+            let Some(value) = block.value() else { continue };
+            if matches!(value, MetricValue::Record(_)) && block.owner() != owner {
+                continue; // another process's by now, at the next call
+            }
+            metrics.samples.push(MetricSample {
+                at: block.at,
+                kind: block.id,
+                metric: block.kind,
+                pid: owner.map(|owner| owner.pid),
+                is_alive,
+                start_time_unix_nano: block.start(),
+                value,
+            });
+        }
+        mapping.cut_off().map_or(Ok(metrics), Err)
+    }
+}

@@ -1,0 +1,433 @@
+//! The metrics area: instruments whose values are words in the ring's file.
+
+use crate::errors::TypeError;
+use crate::known_types::lock;
+use crate::shared_producer::SharedProducer;
+use perfring_abi::atomic::{AtomicU64, Ordering};
+use perfring_abi::{RecordType, TYPES_FIRST};
+use perfring_ring::{
+    BlockOwner, Buckets, MetricKind, MetricsFull, TableFull, add_f64, change, measure, value_of,
+};
+use perfring_shm::{
+    AttachError, Attached, Location, MetricBlock, MetricsMap, OpenError, RingOptions,
+};
+use perfring_types::{Entries, Schema};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicU32};
+use thiserror::Error;
+
+/// Why an instrument, or the area, is not there.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum MetricsError {
+    /// The ring was made without a metrics area.
+    #[error(
+        "{location} has no metrics area: make the ring with metrics_size (`perfring create --metrics-size 1M`)"
+    )]
+    NoArea {
+        /// The ring's location.
+        location: Location,
+    },
+    /// The area has no room for the instrument. The ring counts this.
+    #[error(
+        "the metrics area is full: the instrument takes {needed} bytes, and {left} are left; make the ring with a larger metrics_size"
+    )]
+    Full {
+        /// Bytes of the instrument's block.
+        needed: u64,
+        /// Bytes left in the area.
+        left: u64,
+    },
+    /// The instrument's type could not be put into the ring's type table.
+    #[error(transparent)]
+    Type(#[from] TypeError),
+    /// The ring cannot be attached to: in a forked child, which attaches anew.
+    #[error(transparent)]
+    Attach(Arc<AttachError>),
+}
+
+impl From<AttachError> for MetricsError {
+    fn from(error: AttachError) -> Self {
+        MetricsError::Attach(Arc::new(error))
+    }
+}
+
+/// The instruments of a process in the metrics area of a ring: counters, gauges and histograms, as words that readers sample.
+///
+/// An update is one or a few relaxed atomic operations: no lock, no record, no system call. The values are in the ring's file,
+/// so they are there after `kill -9`; that the process has died is known by its slot, which it holds as a [`SharedProducer`] does.
+/// Each process has its own values of an instrument: a reader adds them up, or tells them apart. Clones are the same instruments.
+///
+/// What an instrument is stands in the ring's type table, as a type whose constants have name, unit, description and attributes:
+/// `perfring_telemetry::meter` writes them as OpenTelemetry names them.
+///
+/// ```
+/// use perfring_producer::{MetricKind, Metrics, Options, types::{Encoding, Schema}};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("ring");
+/// let options = Options { metrics_size: 1 << 20, ..Options::many() };
+/// let metrics = Metrics::open_or_create(&path, &options)?;
+/// let requests = Schema::new("demo.requests", Encoding::Tagged).with_hashed_id();
+/// let requests = metrics.register(&requests, MetricKind::CounterU64, 1)?;
+/// requests.add(1); // some ns
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Forks
+/// A forked child has values of its own, which begin at nothing: it attaches when it first updates an instrument, and takes a
+/// slot. So nothing is counted twice. An instrument that was registered before the fork costs a look-up by its type for each
+/// update in the child; one that the child registers costs none.
+#[derive(Clone)]
+pub struct Metrics {
+    home: Arc<Home>,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").field("location", &self.home.location).finish_non_exhaustive()
+    }
+}
+
+/// Makes the record that describes the process: its type and its payload.
+type Describe = Box<dyn Fn() -> (RecordType, Vec<u8>) + Send + Sync>;
+
+struct Home {
+    location: Location,
+    describe: Option<Describe>,
+    life: Life,
+    /// Updates of forked children that could not attach.
+    lost: AtomicU64,
+}
+
+/// The attachment of one process.
+struct Life {
+    /// Holds the slot.
+    producer: Mutex<SharedProducer>,
+    map: Arc<MetricsMap>,
+    owner: BlockOwner,
+    known: Mutex<Known>,
+    /// That of a forked child.
+    next: OnceLock<Result<Box<Life>, MetricsError>>,
+}
+
+/// What is in the table, and the blocks that this process has.
+#[derive(Default)]
+struct Known {
+    blocks: HashMap<RecordType, MetricBlock>,
+    /// The layouts of types, and up to where the table was read.
+    types: HashMap<RecordType, u64>,
+    end: u64,
+}
+
+impl Metrics {
+    /// Attaches to a shared ring with a metrics area, and takes one of its slots.
+    ///
+    /// # Errors
+    /// [`MetricsError::NoArea`]; see [`AttachError`].
+    pub fn attach(location: impl Into<Location>) -> Result<Self, MetricsError> {
+        let location = location.into();
+        Self::of(SharedProducer::attach(location.clone())?, location)
+    }
+
+    /// Attaches to a shared ring, and makes it first if there is none.
+    ///
+    /// # Errors
+    /// See [`OpenError`] and [`MetricsError`].
+    pub fn open_or_create(
+        location: impl Into<Location>,
+        options: &RingOptions,
+    ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        let location = location.into();
+        let producer = SharedProducer::open_or_create(location.clone(), options);
+        Ok(Self::of(producer.map_err(|error: OpenError| error)?, location)?)
+    }
+
+    fn of(producer: SharedProducer, location: Location) -> Result<Self, MetricsError> {
+        // A child may attach after the program has changed its working directory.
+        let location = match location {
+            Location::File(path) => Location::File(std::path::absolute(&path).unwrap_or(path)),
+            other => other,
+        };
+        let life = Life::new(producer)?;
+        Ok(Metrics {
+            home: Arc::new(Home { location, describe: None, life, lost: AtomicU64::new(0) }),
+        })
+    }
+
+    /// Puts a record beside the values that describes their process, such as its resource: `describe` returns its type, which
+    /// is registered, and its payload. Called again in each forked child that attaches.
+    ///
+    /// # Errors
+    /// [`MetricsError`]: there is no room for it. Also if this is not the only clone.
+    pub fn with_description(
+        mut self,
+        describe: impl Fn() -> (RecordType, Vec<u8>) + Send + Sync + 'static,
+    ) -> Result<Self, MetricsError> {
+        self.home.life.describe(&describe)?;
+        if let Some(home) = Arc::get_mut(&mut self.home) {
+            home.describe = Some(Box::new(describe));
+        }
+        Ok(self)
+    }
+
+    /// Returns the instrument of this type in this process: a new one at the first call, and the same one at all others. `stripes`
+    /// is for how many threads that update it all the time it has separate words, each of 64 bytes and more: 1 to 128,
+    /// rounded up to a power of two. A gauge has one.
+    ///
+    /// A cold call: it takes the lock of the type table, which another process may hold for up to 0.1 s.
+    ///
+    /// # Errors
+    /// See [`MetricsError`].
+    pub fn register(
+        &self,
+        schema: &Schema<'_>,
+        kind: MetricKind,
+        stripes: u32,
+    ) -> Result<Metric, MetricsError> {
+        let entry: Arc<[u64]> = schema.to_entry().into();
+        let what = What { id: schema.id, layout: schema.layout(), kind, stripes, entry };
+        let block = self.home.life()?.block(&what)?;
+        Ok(Metric { block, home: Arc::clone(&self.home), what })
+    }
+
+    /// Returns how many updates no file has: those of a forked child that could not attach.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.home.lost.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many instruments found no room in the area, of all processes, and how many bytes of it are in use, of how many.
+    #[must_use]
+    pub fn fill(&self) -> (u64, u64, u64) {
+        let life = self.home.life().unwrap_or(&self.home.life); // without one, an area of zeros
+        let area = life.map.area();
+        let (used, size) = area.fill();
+        (area.refused(), used, size)
+    }
+
+    /// Returns whether the ring's file was removed, or another took its name: only readers that have it open see the values.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.home.life().is_ok_and(|life| guard(&life.producer).is_removed())
+    }
+
+    /// Returns where the ring is.
+    #[must_use]
+    pub fn location(&self) -> &Location {
+        &self.home.location
+    }
+}
+
+fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner) // whole after a panic
+}
+
+impl Home {
+    /// Returns the attachment of this process.
+    fn life(&self) -> Result<&Life, MetricsError> {
+        let mut life = &self.life;
+        while life.map.forked() {
+            let next = life.next.get_or_init(|| {
+                let life = Life::new(SharedProducer::attach(self.location.clone())?)?;
+                if let Some(describe) = &self.describe {
+                    life.describe(describe)?;
+                }
+                Ok(Box::new(life))
+            });
+            life = next.as_deref().map_err(MetricsError::clone)?;
+        }
+        Ok(life)
+    }
+}
+
+impl Life {
+    fn new(producer: SharedProducer) -> Result<Self, MetricsError> {
+        let attached: &Attached = &producer.window;
+        let no_area = || MetricsError::NoArea { location: attached.file().location().clone() };
+        let map = attached.map_metrics()?.ok_or_else(no_area)?;
+        let owner = attached.block_owner(producer.slot()).ok_or_else(no_area)?;
+        let known = Known { end: TYPES_FIRST, ..Known::default() };
+        let (producer, known) = (Mutex::new(producer), Mutex::new(known));
+        Ok(Life { producer, map, owner, known, next: OnceLock::new() })
+    }
+
+    fn describe(&self, describe: impl Fn() -> (RecordType, Vec<u8>)) -> Result<(), MetricsError> {
+        let (id, payload) = describe();
+        let kind = MetricKind::Record(u32::try_from(payload.len()).unwrap_or(u32::MAX));
+        let producer = guard(&self.producer);
+        let locked = lock(&producer.window)?;
+        let taken = self.map.take(&producer.window, &locked, self.owner, (id, kind, 1), &payload);
+        taken.map(|_| ()).map_err(full)
+    }
+
+    fn block(&self, what: &What) -> Result<MetricBlock, MetricsError> {
+        let mut known = guard(&self.known);
+        if let Some(block) = known.blocks.get(&what.id)
+            && known.types.get(&what.id) == Some(&what.layout)
+        {
+            return Ok(block.clone());
+        }
+        let producer = guard(&self.producer);
+        let attached: &Attached = &producer.window;
+        let locked = lock(attached)?;
+        known.read(attached)?;
+        match known.types.get(&what.id) {
+            Some(layout) if *layout == what.layout => {}
+            Some(_) => return Err(TypeError::Taken { id: what.id.get() }.into()),
+            None => {
+                let append = locked.append(&what.entry);
+                append.map_err(|TableFull { needed, left }| TypeError::Full { needed, left })?;
+            }
+        }
+        let stripes = match what.kind {
+            MetricKind::GaugeI64 | MetricKind::GaugeF64 | MetricKind::Record(_) => 1,
+            _ => what.stripes,
+        };
+        let wanted = (what.id, what.kind, stripes);
+        let block = self.map.take(attached, &locked, self.owner, wanted, &[]).map_err(full)?;
+        known.types.insert(what.id, what.layout);
+        known.blocks.insert(what.id, block.clone());
+        Ok(block)
+    }
+}
+
+fn full(MetricsFull { needed, left }: MetricsFull) -> MetricsError {
+    MetricsError::Full { needed, left }
+}
+
+impl Known {
+    /// Reads what was added to the table since the last time.
+    fn read(&mut self, ring: &Attached) -> Result<(), TypeError> {
+        let table = ring.types();
+        if !table.exists() {
+            return Err(TypeError::NoTable);
+        }
+        let words = table.entries_after(self.end);
+        for entry in Entries::new(&words) {
+            let entry = entry.map_err(|damage| TypeError::Damaged { at: damage.at })?;
+            self.types.insert(entry.id, entry.layout);
+        }
+        self.end = self.end.saturating_add(8 * words.len() as u64);
+        Ok(())
+    }
+}
+
+/// An instrument, as it is registered.
+#[derive(Clone)]
+struct What {
+    id: RecordType,
+    layout: u64,
+    kind: MetricKind,
+    stripes: u32,
+    entry: Arc<[u64]>,
+}
+
+/// An instrument of a process: what [`Metrics::register`] returns. Any thread may update it; clones are the same instrument.
+#[derive(Clone)]
+pub struct Metric {
+    block: MetricBlock,
+    home: Arc<Home>,
+    what: What,
+}
+
+impl fmt::Debug for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let What { id, kind, .. } = &self.what;
+        f.debug_struct("Metric").field("type", id).field("kind", kind).finish_non_exhaustive()
+    }
+}
+
+thread_local! {
+    /// The number of this thread, which chooses its stripe; 0: not drawn yet.
+    static THREAD: Cell<u32> = const { Cell::new(0) };
+}
+
+static THREADS: AtomicU32 = AtomicU32::new(1);
+
+#[inline(always)]
+fn stripe(mask: u32) -> u32 {
+    if mask == 0 { 0 } else { thread() & mask }
+}
+
+#[inline(always)]
+fn thread() -> u32 {
+    let known = THREAD.try_with(Cell::get).unwrap_or(1);
+    if known != 0 { known } else { draw_thread() }
+}
+
+#[cold]
+fn draw_thread() -> u32 {
+    let drawn = THREADS.fetch_add(1, Ordering::Relaxed).max(1);
+    let _ = THREAD.try_with(|thread| thread.set(drawn));
+    drawn
+}
+
+impl Metric {
+    /// Updates the block of this process.
+    #[inline(always)]
+    fn update(&self, update: impl Fn(&[AtomicU64], u32)) {
+        if self.block.forked() {
+            return self.update_elsewhere(update);
+        }
+        update(self.block.words(), stripe(self.block.mask()));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn update_elsewhere(&self, update: impl Fn(&[AtomicU64], u32)) {
+        match self.home.life().and_then(|life| life.block(&self.what)) {
+            Ok(block) => update(block.words(), stripe(block.mask())),
+            Err(_) => drop(self.home.lost.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    /// Adds to a sum of whole numbers; a negative number as its two's complement. Wraps.
+    #[inline]
+    pub fn add(&self, value: u64) {
+        self.update(|words, stripe| {
+            if let Some(word) = value_of(words, stripe) {
+                word.fetch_add(value, Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// Adds to a sum.
+    #[inline]
+    pub fn add_f64(&self, value: f64) {
+        self.update(|words, stripe| {
+            if let Some(word) = value_of(words, stripe) {
+                add_f64(word, value);
+            }
+        });
+    }
+
+    /// Raises a sum of whole numbers, of one stripe, to this, unless it is greater.
+    #[inline]
+    pub fn raise(&self, value: u64) {
+        self.update(|words, _| {
+            if let Some(word) = value_of(words, 0) {
+                word.fetch_max(value, Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// Sets a gauge to these bits: of an `f64`, or of an `i64`, as its kind says.
+    #[inline]
+    pub fn set(&self, bits: u64) {
+        self.update(|words, _| change(words, |word| word.store(bits, Ordering::Relaxed)));
+    }
+
+    /// Adds to a gauge that is an `f64`. One that was not set has 0.
+    #[inline]
+    pub fn adjust(&self, by: f64) {
+        self.update(|words, _| change(words, |word| add_f64(word, by)));
+    }
+
+    /// Counts a measurement in a histogram of these buckets, those that it was registered with.
+    #[inline]
+    pub fn record(&self, buckets: Buckets, value: f64) {
+        self.update(|words, stripe| measure(words, buckets, stripe, value));
+    }
+}

@@ -1,0 +1,85 @@
+//! The updates of an instrument: each is some relaxed operations on words that no other instrument has.
+
+use super::buckets::{Bucket, Buckets};
+use super::{LINE, MetricKind, REFUSED};
+use perfring_abi::atomic::{AtomicU64, Ordering};
+
+/// Words of a histogram's first line in each stripe; the buckets follow after the line.
+pub(super) const SUM: usize = 0;
+pub(super) const LEAST: usize = 1;
+pub(super) const GREATEST: usize = 2;
+pub(super) const ZEROS: usize = 3;
+/// A gauge's words: its value, and whether it was ever set.
+pub(super) const VALUE: usize = 0;
+pub(super) const IS_SET: usize = 1;
+
+/// Returns the words of a stripe of a block; empty if there is no such stripe.
+#[inline(always)]
+#[must_use]
+pub(super) fn stripe_of(block: &[AtomicU64], kind: MetricKind, stripe: u32) -> &[AtomicU64] {
+    let len = kind.stripe();
+    let begin = LINE + stripe as usize * len;
+    block.get(begin..begin + len).unwrap_or_default()
+}
+
+/// Returns the word of a stripe of a sum or a gauge.
+#[inline(always)]
+#[must_use]
+pub fn value_of(block: &[AtomicU64], stripe: u32) -> Option<&AtomicU64> {
+    block.get(LINE + stripe as usize * LINE)
+}
+
+/// Adds to a word that has a double.
+#[inline]
+pub fn add_f64(word: &AtomicU64, value: f64) {
+    let mut before = word.load(Ordering::Relaxed);
+    loop {
+        let sum = (f64::from_bits(before) + value).to_bits();
+        match word.compare_exchange(before, sum, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => before = now,
+        }
+    }
+}
+
+/// Changes a gauge.
+#[inline(always)]
+pub fn change(block: &[AtomicU64], change: impl FnOnce(&AtomicU64)) {
+    let Some(line) = block.get(LINE..).and_then(<[_]>::first_chunk::<LINE>) else { return };
+    change(&line[VALUE]);
+    if line[IS_SET].load(Ordering::Relaxed) == 0 {
+        line[IS_SET].store(1, Ordering::Release); // a reader that sees it set sees a value
+    }
+}
+
+/// Counts a measurement, or that it is negative, infinite or no number.
+#[inline]
+pub fn measure(block: &[AtomicU64], buckets: Buckets, stripe: u32, value: f64) {
+    let words = stripe_of(block, MetricKind::Histogram(buckets), stripe);
+    let Some((line, counts)) = words.split_first_chunk::<LINE>() else { return };
+    let count = match buckets.bucket(value) {
+        Bucket::At(at) => counts.get(at),
+        Bucket::Zero => Some(&line[ZEROS]),
+        Bucket::Refused => {
+            if let Some(refused) = block.get(REFUSED) {
+                refused.fetch_add(1, Ordering::Relaxed);
+            }
+            None
+        }
+    };
+    let Some(count) = count else { return };
+    add_f64(&line[SUM], value);
+    let beyond = |word: &AtomicU64, is_beyond: fn(f64, f64) -> bool| {
+        let mut before = word.load(Ordering::Relaxed);
+        while is_beyond(value, f64::from_bits(before)) {
+            let (new, relaxed) = (value.to_bits(), Ordering::Relaxed);
+            match word.compare_exchange(before, new, relaxed, relaxed) {
+                Ok(_) => break,
+                Err(now) => before = now,
+            }
+        }
+    };
+    beyond(&line[LEAST], |value, least| value < least);
+    beyond(&line[GREATEST], |value, greatest| value > greatest);
+    count.fetch_add(1, Ordering::Release); // V
+}

@@ -1,0 +1,159 @@
+//! Taking a block of a metrics area.
+
+use super::block::{Block, BlockOwner, MetricsArea};
+use super::cell::{GREATEST, IS_SET, LEAST};
+use super::{HEAD, LINE, MetricKind, OWNER, PID, SHAPE, SIZE, START, STRIPES_MAX};
+use perfring_abi::RecordType;
+use perfring_abi::atomic::{AtomicU64, Ordering, fence};
+
+/// A block that did not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetricsFull {
+    /// Bytes of the block.
+    pub needed: u64,
+    /// Bytes left in the area.
+    pub left: u64,
+}
+
+/// A block that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockPlace {
+    /// The index of its first word in the area.
+    pub word: usize,
+    /// How many words it has.
+    pub words: usize,
+    /// The number of its stripes.
+    pub stripes: u32,
+}
+
+/// A block that is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct NewBlock<'a> {
+    /// The record type that describes the instrument.
+    pub id: RecordType,
+    /// What its values are.
+    pub kind: MetricKind,
+    /// For how many threads it has separate words: 1 to 128, rounded up to a power of two.
+    pub stripes: u32,
+    /// The process whose values they are.
+    pub owner: BlockOwner,
+    /// Since when they count, ns since 1970.
+    pub start: u64,
+    /// That of a record.
+    pub payload: &'a [u8],
+}
+
+/// A metrics area on writable pages.
+#[derive(Clone, Copy, Debug)]
+pub struct MetricsWriter<'a>(MetricsArea<'a>);
+
+impl<'a> MetricsWriter<'a> {
+    /// Creates a writer for these words; they are empty if the ring has no area.
+    #[must_use]
+    pub fn new(words: &'a [AtomicU64]) -> Self {
+        MetricsWriter(MetricsArea::new(words))
+    }
+
+    /// Takes a block for an instrument of this process: a new one or, in a full area, that of a dead process with the same
+    /// instrument. The sums and histograms of that continue, so nothing that it counted is lost; other values begin at nothing.
+    /// The caller holds the type table's lock.
+    ///
+    /// A process that dies in this call has taken nothing, or the whole block.
+    ///
+    /// # Errors
+    /// [`MetricsFull`], which the area counts.
+    pub fn take(
+        &self,
+        new: NewBlock<'_>,
+        is_dead: impl Fn(BlockOwner) -> bool,
+    ) -> Result<BlockPlace, MetricsFull> {
+        let NewBlock { id, kind, stripes, .. } = new;
+        let stripes = stripes.clamp(1, STRIPES_MAX).next_power_of_two();
+        let len = LINE + stripes as usize * kind.stripe();
+        let used = self.0.used();
+        let free = self.0.words.get(used..).unwrap_or_default();
+        let place = |word| BlockPlace { word, words: len, stripes };
+        if let Some(words) = free.get(..len) {
+            put(words, NewBlock { stripes, ..new });
+            if let Some(end) = self.0.words.first() {
+                end.store(8 * (used + len) as u64, Ordering::Release); // U
+            }
+            return Ok(place(used));
+        }
+        let mut same = self.0.blocks().map_while(Result::ok).filter(|block| {
+            (block.id, block.kind, block.stripes()) == (id, kind, stripes)
+                && block.owner().is_none_or(&is_dead)
+        });
+        if let Some(block) = same.next() {
+            take_over(&block, &new);
+            return Ok(place((block.at / 8) as usize));
+        }
+        if let Some(refused) = self.0.words.get(1) {
+            refused.fetch_add(1, Ordering::Relaxed);
+        }
+        Err(MetricsFull { needed: 8 * len as u64, left: 8 * free.len() as u64 })
+    }
+}
+
+/// Writes a block that no reader sees yet. What is there may be what is left of a process that died here.
+fn put(words: &[AtomicU64], new: NewBlock<'_>) {
+    let NewBlock { id, kind, stripes, owner, start, payload } = new;
+    words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    let head = u64::from(id.get()) | kind.code() << 32 | u64::from(stripes) << 40;
+    for (at, value) in [
+        (HEAD, head),
+        (SIZE, 8 * words.len() as u64),
+        (OWNER, owner.to_word()),
+        (PID, owner.pid.into()),
+        (START, start),
+        (SHAPE, kind.shape()),
+    ] {
+        if let Some(word) = words.get(at) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+    let values = words.get(LINE..).unwrap_or_default();
+    if let MetricKind::Record(_) = kind {
+        fill(values, payload);
+    }
+    if let MetricKind::Histogram(_) = kind {
+        for stripe in values.chunks(kind.stripe()) {
+            for (at, value) in [(LEAST, f64::INFINITY), (GREATEST, f64::NEG_INFINITY)] {
+                if let Some(word) = stripe.get(at) {
+                    word.store(value.to_bits(), Ordering::Relaxed);
+                }
+            }
+        }
+    }
+}
+
+/// Writes the payload of a record.
+fn fill(values: &[AtomicU64], payload: &[u8]) {
+    for (to, from) in values.iter().zip(payload.chunks(8)) {
+        let mut word = [0; 8];
+        word[..from.len()].copy_from_slice(from);
+        to.store(u64::from_ne_bytes(word), Ordering::Relaxed);
+    }
+}
+
+/// Gives a dead process's block to another one. Without an owner meanwhile, so that no reader takes what one has for the other's.
+fn take_over(block: &Block<'_>, new: &NewBlock<'_>) {
+    let store = |at: usize, value: u64, order| {
+        if let Some(word) = block.words.get(at) {
+            word.store(value, order);
+        }
+    };
+    store(OWNER, 0, Ordering::Relaxed);
+    fence(Ordering::Release);
+    match block.kind {
+        MetricKind::GaugeI64 | MetricKind::GaugeF64 => store(LINE + IS_SET, 0, Ordering::Relaxed),
+        MetricKind::UpDownI64 | MetricKind::UpDownF64 => {
+            let values = block.words.get(LINE..).unwrap_or_default();
+            values.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        }
+        MetricKind::Record(_) => fill(block.words.get(LINE..).unwrap_or_default(), new.payload),
+        _ => {}
+    }
+    store(PID, new.owner.pid.into(), Ordering::Relaxed);
+    store(OWNER, new.owner.to_word(), Ordering::Release);
+}
