@@ -96,13 +96,27 @@
 #define PERFRING_FEATURE_CPU 4 /* the producers of one CPU publish in restartable sequences */
 #define PERFRING_FEATURE_SAMPLE_ID 8 /* and the pid and tid of its writer; with _TIME and _CPU, without _AUX */
 #define PERFRING_FEATURE_CONSUMERS 16 /* named consumers; these headers refuse it */
-#define PERFRING_FEATURES_REQUIRED_KNOWN 31
+#define PERFRING_FEATURE_METRICS 32 /* a metrics area; perfring_metrics.h reads it, the other headers refuse it */
+#define PERFRING_FEATURES_REQUIRED_KNOWN 63
 #define PERFRING_TIME_CLOCK 7 /* `time_clock` of a ring with time: CLOCK_BOOTTIME */
 #define PERFRING_PERF_CAPABILITIES 2
 #define PERFRING_PERF_CAP_TIME_ZERO 16 /* time_shift, time_mult and time_zero can be used */
 #define PERFRING_PERF_HEADER_SIZE 96
 
+/* Kinds of blocks in a metrics area. */
+#define PERFRING_METRIC_COUNTER_U64 1
+#define PERFRING_METRIC_COUNTER_F64 2
+#define PERFRING_METRIC_UP_DOWN_I64 3
+#define PERFRING_METRIC_UP_DOWN_F64 4
+#define PERFRING_METRIC_GAUGE_I64 5
+#define PERFRING_METRIC_GAUGE_F64 6
+#define PERFRING_METRIC_HISTOGRAM 7
+#define PERFRING_METRIC_RECORD 8
+
 /* Sizes. */
+#define PERFRING_METRICS_SIZE_MAX 1073741824 /* 1 GiB */
+#define PERFRING_METRICS_ALIGN 64
+#define PERFRING_METRICS_FIRST 64
 #define PERFRING_HEADER_PAGE_LEN 4096
 #define PERFRING_DATA_SIZE_MIN 4096
 #define PERFRING_DATA_SIZE_MAX 1099511627776 /* 1 TiB */
@@ -334,6 +348,8 @@
 #define PERFRING_OFF_CONSUMER_COUNT 1308
 #define PERFRING_OFF_CONSUMERS_OFFSET 1312
 #define PERFRING_OFF_CONSUMERS_SIZE 1320
+#define PERFRING_OFF_METRICS_OFFSET 1328
+#define PERFRING_OFF_METRICS_SIZE 1336
 #define PERFRING_OFF_TAIL_MARK 1408
 #define PERFRING_OFF_PRODUCER_TOTALS 1536
 #define PERFRING_OFF_WAIT_ARMED 2048
@@ -521,7 +537,9 @@ struct perfring_header {
 	uint32_t consumer_count; /* with PERFRING_FEATURE_CONSUMERS, like the next two */
 	uint64_t consumers_offset;
 	uint64_t consumers_size;
-	uint8_t gap_identity[80];
+	uint64_t metrics_offset; /* with PERFRING_FEATURE_METRICS, like the next one */
+	uint64_t metrics_size;
+	uint8_t gap_identity[64];
 
 	/* Live, written by the producer. */
 	struct perfring_tail_mark tail_mark;
@@ -647,6 +665,8 @@ PERFRING_ASSERT_OFF(time_clock, PERFRING_OFF_TIME_CLOCK);
 PERFRING_ASSERT_OFF(consumer_count, PERFRING_OFF_CONSUMER_COUNT);
 PERFRING_ASSERT_OFF(consumers_offset, PERFRING_OFF_CONSUMERS_OFFSET);
 PERFRING_ASSERT_OFF(consumers_size, PERFRING_OFF_CONSUMERS_SIZE);
+PERFRING_ASSERT_OFF(metrics_offset, PERFRING_OFF_METRICS_OFFSET);
+PERFRING_ASSERT_OFF(metrics_size, PERFRING_OFF_METRICS_SIZE);
 PERFRING_ASSERT_OFF(tail_mark, PERFRING_OFF_TAIL_MARK);
 PERFRING_ASSERT_OFF(producer_totals, PERFRING_OFF_PRODUCER_TOTALS);
 PERFRING_ASSERT_OFF(wait_armed, PERFRING_OFF_WAIT_ARMED);

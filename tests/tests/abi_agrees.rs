@@ -6,6 +6,7 @@ use perfring_abi::{
     aux_record, consumer_totals as consumer, producer_totals as producer, running,
     slot_losses as losses,
 };
+use perfring_ring::{Buckets, MetricKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::mem::offset_of;
@@ -263,6 +264,18 @@ fn constants() -> BTreeMap<String, u64> {
         ("FEATURE_CPU", perfring_abi::FEATURE_CPU),
         ("FEATURE_SAMPLE_ID", perfring_abi::FEATURE_SAMPLE_ID),
         ("FEATURE_CONSUMERS", perfring_abi::FEATURE_CONSUMERS),
+        ("FEATURE_METRICS", perfring_abi::FEATURE_METRICS),
+        ("METRICS_SIZE_MAX", perfring_abi::METRICS_SIZE_MAX),
+        ("METRICS_ALIGN", perfring_abi::METRICS_ALIGN),
+        ("METRICS_FIRST", perfring_abi::METRICS_FIRST),
+        ("METRIC_COUNTER_U64", MetricKind::CounterU64.code()),
+        ("METRIC_COUNTER_F64", MetricKind::CounterF64.code()),
+        ("METRIC_UP_DOWN_I64", MetricKind::UpDownI64.code()),
+        ("METRIC_UP_DOWN_F64", MetricKind::UpDownF64.code()),
+        ("METRIC_GAUGE_I64", MetricKind::GaugeI64.code()),
+        ("METRIC_GAUGE_F64", MetricKind::GaugeF64.code()),
+        ("METRIC_HISTOGRAM", MetricKind::Histogram(Buckets::default()).code()),
+        ("METRIC_RECORD", MetricKind::Record(0).code()),
         ("AUX_SIZE_MIN", perfring_abi::AUX_SIZE_MIN),
         ("AUX_SIZE_MAX", perfring_abi::AUX_SIZE_MAX),
         ("RANGE_ALIGN", perfring_abi::RANGE_ALIGN),

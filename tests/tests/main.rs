@@ -33,6 +33,7 @@ mod lent;
 mod lifecycle;
 mod lock_wait;
 mod locks;
+mod metrics;
 mod module_graph;
 mod open_or_create;
 mod overlay;

@@ -70,7 +70,7 @@ mod waiting;
 pub use consumer::Consumer;
 pub use fill::Fill;
 pub use item::{Item, RecordRef, TypeMismatch};
-pub use metrics::{MetricSample, Metrics};
+pub use metrics::{MetricSample, MetricSamples};
 pub use observer::Observer;
 pub use options::{Acknowledge, ConsumerOptions, ObserverOptions};
 pub use owned::{OwnedItem, OwnedRecord};

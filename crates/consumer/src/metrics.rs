@@ -8,7 +8,7 @@ use std::collections::HashMap;
 /// What the instruments in a ring's metrics area have measured: see [`Observer::metrics`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Metrics {
+pub struct MetricSamples {
     /// The instruments, in the order in which they were registered. A gauge that was never set is not among them.
     pub samples: Vec<MetricSample>,
     /// How many instruments found no room.
@@ -65,11 +65,12 @@ impl Observer {
     /// # Errors
     /// [`ReadError::Truncated`] and [`ReadError::NoSpace`], where the process has a handler for that: see
     /// [`install_sigbus_handler`](crate::install_sigbus_handler).
-    pub fn metrics(&self) -> Result<Metrics, ReadError> {
+    pub fn metrics(&self) -> Result<MetricSamples, ReadError> {
         let mapping = self.window.mapping();
         let area = mapping.metrics();
         let (used, size) = area.fill();
-        let mut metrics = Metrics { refused: area.refused(), used, size, ..Metrics::default() };
+        let mut metrics =
+            MetricSamples { refused: area.refused(), used, size, ..MetricSamples::default() };
         let mut alive = HashMap::new();
         for block in area.blocks() {
             let block = match block {

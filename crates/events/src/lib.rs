@@ -24,6 +24,7 @@ pub mod mangle;
 #[doc(hidden)]
 pub mod processes;
 mod rule_name;
+mod sampled;
 mod shapes;
 pub mod signal;
 #[doc(hidden)]
@@ -45,5 +46,6 @@ pub use duration::{later, read_duration, read_size, read_some_duration};
 pub use event::{Event, Key, Loss, LossCause, Origin, Rec, Totals, What, sum_of};
 pub use perfring_context::Birth;
 pub use rule_name::RuleName;
+pub use sampled::sampled;
 pub use shapes::Shapes;
 pub use timeline::utc;

@@ -42,7 +42,7 @@ pub(super) enum Data {
     Sum(Number, Sort),
     Histogram(Buckets, Temporality),
     /// Measurements: a delta.
-    Exponential(Exponential),
+    Exponential(Exponential, Temporality),
 }
 
 /// The aggregation of a sum.
@@ -58,7 +58,7 @@ enum Shape {
     Gauge,
     Sum(Sort),
     Histogram(Temporality),
-    Exponential,
+    Exponential(Temporality),
 }
 
 impl Sample {
@@ -75,13 +75,14 @@ impl Sample {
         let temporality = histogram.temporality;
         let data = match (&histogram.data, mapping.histograms) {
             (HistogramData::One(value), Histograms::Exponential) => {
-                Data::Exponential(Exponential::one(*value))
+                Data::Exponential(Exponential::one(*value), temporality)
             }
             (HistogramData::One(value), Histograms::Explicit) => {
                 let bounds = mapping.buckets.of(&histogram.what);
                 Data::Histogram(Buckets::one(*value, bounds), temporality)
             }
             (HistogramData::State(state), _) => Data::Histogram(state.clone(), temporality),
+            (HistogramData::Exponential(of), _) => Data::Exponential((**of).clone(), temporality),
         };
         Self::new(&histogram.common, histogram.what, histogram.start, data, now)
     }
@@ -111,7 +112,7 @@ impl Sample {
             Data::Gauge(_) => Shape::Gauge,
             Data::Sum(_, sort) => Shape::Sum(sort),
             Data::Histogram(_, temporality) => Shape::Histogram(temporality),
-            Data::Exponential(_) => Shape::Exponential,
+            Data::Exponential(_, temporality) => Shape::Exponential(temporality),
         }
     }
 
@@ -213,7 +214,7 @@ impl Samples {
         let start = match sample.data {
             Data::Sum(_, Sort { temporality: Temporality::Delta, .. })
             | Data::Histogram(_, Temporality::Delta)
-            | Data::Exponential(_)
+            | Data::Exponential(_, Temporality::Delta)
                 if sample.start == 0 =>
             {
                 gathered.sent.as_ref().map_or(start, |sent| sent.time)
@@ -287,7 +288,7 @@ impl Samples {
 fn bytes_of(point: &Option<Point>) -> usize {
     match point {
         Some(Point { data: Data::Histogram(buckets, _), .. }) => 16 * buckets.buckets.len(),
-        Some(Point { data: Data::Exponential(of), .. }) => {
+        Some(Point { data: Data::Exponential(of, _), .. }) => {
             16 * (of.positive.counts.len() + of.negative.counts.len())
         }
         _ => 0,
@@ -331,7 +332,17 @@ impl Point {
                     }
                 }
             },
-            (Data::Exponential(sum), Data::Exponential(more)) => sum.add(&more),
+            (Data::Exponential(sum, temporality), Data::Exponential(more, _)) => {
+                match temporality {
+                    Temporality::Delta => sum.add(&more),
+                    Temporality::Cumulative if !same_start => return Some(new),
+                    Temporality::Cumulative => {
+                        if more.count >= sum.count {
+                            *sum = more;
+                        }
+                    }
+                }
+            }
             _ => return Some(new),
         }
         self.time = self.time.max(new.time);
@@ -352,6 +363,11 @@ impl Point {
                 *now = *before;
             }
             (Data::Histogram(now, Temporality::Cumulative), Data::Histogram(before, _))
+                if now.count < before.count =>
+            {
+                *now = before.clone();
+            }
+            (Data::Exponential(now, Temporality::Cumulative), Data::Exponential(before, _))
                 if now.count < before.count =>
             {
                 *now = before.clone();
@@ -386,7 +402,7 @@ impl Point {
                     ..wire::buckets(buckets)
                 });
             }
-            (Some(metric::Data::ExponentialHistogram(histogram)), Data::Exponential(of)) => {
+            (Some(metric::Data::ExponentialHistogram(histogram)), Data::Exponential(of, _)) => {
                 histogram.data_points.push(ExponentialHistogramDataPoint {
                     attributes,
                     start_time_unix_nano,
@@ -415,9 +431,11 @@ fn empty(shape: Shape) -> metric::Data {
             aggregation_temporality: of(temporality),
             data_points: Vec::new(),
         }),
-        Shape::Exponential => metric::Data::ExponentialHistogram(proto::ExponentialHistogram {
-            aggregation_temporality: of(Temporality::Delta),
-            data_points: Vec::new(),
-        }),
+        Shape::Exponential(temporality) => {
+            metric::Data::ExponentialHistogram(proto::ExponentialHistogram {
+                aggregation_temporality: of(temporality),
+                data_points: Vec::new(),
+            })
+        }
     }
 }

@@ -217,10 +217,11 @@ pub(super) fn exponential(of: Exponential) -> ExponentialHistogramDataPoint {
         sum: Some(of.sum),
         scale: of.scale,
         zero_count: of.zero,
+        zero_threshold: of.zero_threshold,
         positive: Some(buckets(of.positive)),
         negative: Some(buckets(of.negative)),
-        min: Some(of.min),
-        max: Some(of.max),
+        min: of.min.is_finite().then_some(of.min),
+        max: of.max.is_finite().then_some(of.max),
         ..ExponentialHistogramDataPoint::default()
     }
 }

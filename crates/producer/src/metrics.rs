@@ -43,9 +43,12 @@ pub enum MetricsError {
     /// The instrument's type could not be put into the ring's type table.
     #[error(transparent)]
     Type(#[from] TypeError),
-    /// The ring cannot be attached to: in a forked child, which attaches anew.
+    /// The ring cannot be attached to.
     #[error(transparent)]
     Attach(Arc<AttachError>),
+    /// The ring cannot be made, or attached to.
+    #[error(transparent)]
+    Open(Arc<OpenError>),
 }
 
 impl From<AttachError> for MetricsError {
@@ -90,12 +93,15 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// Makes the record that describes the process: its type and its payload.
-type Describe = Box<dyn Fn() -> (RecordType, Vec<u8>) + Send + Sync>;
+/// A record that describes the process: its type, and what makes its payload.
+struct Description {
+    schema: Schema<'static>,
+    payload: Box<dyn Fn() -> Vec<u8> + Send + Sync>,
+}
 
 struct Home {
     location: Location,
-    describe: Option<Describe>,
+    description: Option<Description>,
     life: Life,
     /// Updates of forked children that could not attach.
     lost: AtomicU64,
@@ -134,14 +140,14 @@ impl Metrics {
     /// Attaches to a shared ring, and makes it first if there is none.
     ///
     /// # Errors
-    /// See [`OpenError`] and [`MetricsError`].
+    /// [`MetricsError::Open`]; [`MetricsError::NoArea`] if the options have no `metrics_size`.
     pub fn open_or_create(
         location: impl Into<Location>,
         options: &RingOptions,
-    ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+    ) -> Result<Self, MetricsError> {
         let location = location.into();
         let producer = SharedProducer::open_or_create(location.clone(), options);
-        Ok(Self::of(producer.map_err(|error: OpenError| error)?, location)?)
+        Self::of(producer.map_err(|error| MetricsError::Open(Arc::new(error)))?, location)
     }
 
     fn of(producer: SharedProducer, location: Location) -> Result<Self, MetricsError> {
@@ -152,22 +158,24 @@ impl Metrics {
         };
         let life = Life::new(producer)?;
         Ok(Metrics {
-            home: Arc::new(Home { location, describe: None, life, lost: AtomicU64::new(0) }),
+            home: Arc::new(Home { location, description: None, life, lost: AtomicU64::new(0) }),
         })
     }
 
-    /// Puts a record beside the values that describes their process, such as its resource: `describe` returns its type, which
-    /// is registered, and its payload. Called again in each forked child that attaches.
+    /// Puts a record beside the values that describes their process, such as its resource. `payload` makes it: here, and in each
+    /// forked child that attaches.
     ///
     /// # Errors
-    /// [`MetricsError`]: there is no room for it. Also if this is not the only clone.
+    /// [`MetricsError`]: there is no room for it.
     pub fn with_description(
         mut self,
-        describe: impl Fn() -> (RecordType, Vec<u8>) + Send + Sync + 'static,
+        schema: Schema<'static>,
+        payload: impl Fn() -> Vec<u8> + Send + Sync + 'static,
     ) -> Result<Self, MetricsError> {
-        self.home.life.describe(&describe)?;
+        let description = Description { schema, payload: Box::new(payload) };
+        self.home.life.describe(&description)?;
         if let Some(home) = Arc::get_mut(&mut self.home) {
-            home.describe = Some(Box::new(describe));
+            home.description = Some(description);
         }
         Ok(self)
     }
@@ -231,8 +239,8 @@ impl Home {
         while life.map.forked() {
             let next = life.next.get_or_init(|| {
                 let life = Life::new(SharedProducer::attach(self.location.clone())?)?;
-                if let Some(describe) = &self.describe {
-                    life.describe(describe)?;
+                if let Some(description) = &self.description {
+                    life.describe(description)?;
                 }
                 Ok(Box::new(life))
             });
@@ -253,16 +261,18 @@ impl Life {
         Ok(Life { producer, map, owner, known, next: OnceLock::new() })
     }
 
-    fn describe(&self, describe: impl Fn() -> (RecordType, Vec<u8>)) -> Result<(), MetricsError> {
-        let (id, payload) = describe();
+    fn describe(&self, of: &Description) -> Result<(), MetricsError> {
+        let payload = (of.payload)();
         let kind = MetricKind::Record(u32::try_from(payload.len()).unwrap_or(u32::MAX));
-        let producer = guard(&self.producer);
-        let locked = lock(&producer.window)?;
-        let taken = self.map.take(&producer.window, &locked, self.owner, (id, kind, 1), &payload);
-        taken.map(|_| ()).map_err(full)
+        let (id, layout, entry) = (of.schema.id, of.schema.layout(), of.schema.to_entry().into());
+        self.take(&What { id, layout, kind, stripes: 1, entry }, &payload).map(|_| ())
     }
 
     fn block(&self, what: &What) -> Result<MetricBlock, MetricsError> {
+        self.take(what, &[])
+    }
+
+    fn take(&self, what: &What, payload: &[u8]) -> Result<MetricBlock, MetricsError> {
         let mut known = guard(&self.known);
         if let Some(block) = known.blocks.get(&what.id)
             && known.types.get(&what.id) == Some(&what.layout)
@@ -282,12 +292,11 @@ impl Life {
             }
         }
         let stripes = match what.kind {
-            MetricKind::GaugeI64 | MetricKind::GaugeF64 | MetricKind::Record(_) => 1,
+            MetricKind::GaugeI64 | MetricKind::GaugeF64 => 1,
             _ => what.stripes,
         };
         let wanted = (what.id, what.kind, stripes);
-        let block = self.map.take(attached, &locked, self.owner, wanted, &[]).map_err(full)?;
-        known.types.insert(what.id, what.layout);
+        let block = self.map.take(attached, &locked, self.owner, wanted, payload).map_err(full)?;
         known.blocks.insert(what.id, block.clone());
         Ok(block)
     }

@@ -300,11 +300,13 @@ impl Prometheus {
                         Buckets::one(*value, self.options.buckets.of(what))
                     }
                     HistogramData::State(buckets) => buckets.clone(),
+                    HistogramData::Exponential(of) => of.to_buckets(self.options.buckets.of(what)),
                 };
                 let native = match (data, self.options.histograms) {
                     (HistogramData::One(value), Histograms::Exponential) => {
                         Some(Box::new(Exponential::one(*value)))
                     }
+                    (HistogramData::Exponential(of), Histograms::Exponential) => Some(of.clone()),
                     _ => None,
                 };
                 let how = How::of(*temporality, *start, true);

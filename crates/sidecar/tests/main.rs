@@ -5,6 +5,7 @@ mod config;
 mod damaged;
 mod delivery;
 mod error_texts;
+mod metrics;
 mod priority;
 mod rules;
 mod scripted;

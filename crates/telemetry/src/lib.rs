@@ -104,6 +104,7 @@
 //! | `sum` | `is_monotonic`, `aggregation_temporality` (1 delta, 2 cumulative) | the same of `Sum` |
 //! | `sum`, `histogram` | `start_time_unix_nano` | the same of the data point; if missing, that of the process's `resource` |
 //! | `histogram` | `count`, `sum`, `min`, `max`, `explicit_bounds`, `bucket_counts`, `aggregation_temporality` | the same of `Histogram` and its `HistogramDataPoint` |
+//! | `histogram` | `scale`, `zero_count`, `zero_threshold`, `positive.offset`, `positive.bucket_counts`, `negative.offset`, `negative.bucket_counts` | the same of an `ExponentialHistogramDataPoint`, with `count`, `sum`, `min` and `max` |
 //! | `histogram` | `value` | one measurement, which the forwarder sorts into buckets |
 //! | `resource` | `start_time_unix_nano` | when the process created its first sink: its sums and histograms count from then. The same in each of its resources |
 //! | `resource` | all but these | attributes of `Resource` |
@@ -123,7 +124,7 @@
 //! In a ring that two namespaces write into, records of the same pid cannot be distinguished: give each
 //! container a ring of its own (`perfring-set`).
 //!
-//! Not carried: exemplars, exponential histograms and summaries, trace state and flags, links'
+//! Not carried: exemplars and summaries, trace state and flags, links'
 //! attributes, versions and attributes of scopes, schema URLs, counts of dropped attributes,
 //! attributes within attributes, lists of text, and a span's events (they are log records with the
 //! span's id).
@@ -134,6 +135,7 @@ mod handle;
 mod ids;
 #[cfg(feature = "log")]
 pub mod log;
+pub mod meter;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 pub mod names;
@@ -153,7 +155,7 @@ pub use place::SinkError;
 pub use resource::Resource;
 pub use severity::{Severity, SpanKind, Status, Temporality};
 pub use signals::{
-    Attributes, COMMON, FIRST, Gauge, Histogram, Log, Signal, SpanEnd, SpanStart, Sum,
+    Attributes, COMMON, Exponential, FIRST, Gauge, Histogram, Log, Signal, SpanEnd, SpanStart, Sum,
 };
 pub use sink::{Sink, options};
 pub use value::Value;

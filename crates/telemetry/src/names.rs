@@ -73,6 +73,20 @@ pub const MAX: &str = "max";
 pub const EXPLICIT_BOUNDS: &str = "explicit_bounds";
 /// Measurements in each bucket: one bucket more than bounds.
 pub const BUCKET_COUNTS: &str = "bucket_counts";
+/// An exponential histogram's scale: the base of its buckets' bounds is `2^(2^-scale)`.
+pub const SCALE: &str = "scale";
+/// How many measurements of an exponential histogram are zero, or too small for a bucket.
+pub const ZERO_COUNT: &str = "zero_count";
+/// The greatest measurement that counts as zero.
+pub const ZERO_THRESHOLD: &str = "zero_threshold";
+/// The index of the first bucket of positive measurements.
+pub const POSITIVE_OFFSET: &str = "positive.offset";
+/// Positive measurements in each bucket.
+pub const POSITIVE_COUNTS: &str = "positive.bucket_counts";
+/// The index of the first bucket of negative measurements, by their absolute values.
+pub const NEGATIVE_OFFSET: &str = "negative.offset";
+/// Negative measurements in each bucket.
+pub const NEGATIVE_COUNTS: &str = "negative.bucket_counts";
 
 /// The prefix of an attribute whose own name is reserved.
 pub const ATTRIBUTES: &str = "attributes.";
@@ -101,7 +115,8 @@ pub const fn reserved(class: Class) -> &'static [&'static str] {
         ],
         Class::Histogram => all![
             TIME PID NAME UNIT DESCRIPTION VALUE TEMPORALITY START_TIME COUNT SUM MIN MAX
-            EXPLICIT_BOUNDS BUCKET_COUNTS SCOPE CUT
+            EXPLICIT_BOUNDS BUCKET_COUNTS SCALE ZERO_COUNT ZERO_THRESHOLD POSITIVE_OFFSET
+            POSITIVE_COUNTS NEGATIVE_OFFSET NEGATIVE_COUNTS SCOPE CUT
         ],
         Class::Resource => all![TIME START_TIME CUT],
         _ => &[],

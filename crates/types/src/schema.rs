@@ -192,6 +192,18 @@ pub enum Constant<'a> {
     Str(&'a str),
 }
 
+macro_rules! constant_from {
+    ($($type:ty: $variant:ident),*) => {$(
+        impl<'a> From<$type> for Constant<'a> {
+            fn from(value: $type) -> Self {
+                Constant::$variant(value.into())
+            }
+        }
+    )*};
+}
+
+constant_from!(bool: Bool, i32: I64, i64: I64, u32: U64, u64: U64, f64: F64, &'a str: Str);
+
 /// One field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Field<'a> {

@@ -9,8 +9,8 @@ use crate::commands::top;
 #[cfg(feature = "view")]
 use crate::commands::view;
 use crate::commands::{
-    consume, create, demo, doctor, dump, export, generate, ls, prune, publish, record, recover,
-    replay, rm, sidecar, stat, tail, types,
+    consume, create, demo, doctor, dump, export, generate, ls, metrics, prune, publish, record,
+    recover, replay, rm, sidecar, stat, tail, types,
 };
 use crate::failure::Failure;
 use crate::verbosity::GeneralArgs;
@@ -48,6 +48,7 @@ enum Command {
     Sidecar(sidecar::Args),
     Types(types::Args),
     Stat(stat::Args),
+    Metrics(metrics::Args),
     Ls(ls::Args),
     Prune(prune::Args),
     Recover(recover::Args),
@@ -93,6 +94,7 @@ impl Cli {
             Command::Sidecar(args) => sidecar::run(&args),
             Command::Types(args) => types::run(&args),
             Command::Stat(args) => stat::run(&args),
+            Command::Metrics(args) => metrics::run(&args),
             Command::Ls(args) => ls::run(&args),
             Command::Prune(args) => prune::run(&args),
             Command::Recover(args) => recover::run(&args),

@@ -3,6 +3,10 @@
 //! At scale `s` the base is `2^(2^-s)`. The bucket `i` has the values above `base^i`, up to and with `base^(i+1)`. A scale
 //! that is lower by one joins two neighbours: the bucket `i` goes to the bucket `i >> 1`, and no bound moves.
 
+use super::measure::Buckets;
+
+/// The least scale: one bucket has half of all doubles of one sign.
+pub(super) const SCALE_MIN: i32 = -10;
 /// The greatest scale, at which a histogram begins: a bucket is then 0.000066 % wide.
 pub const SCALE_MAX: i32 = 20;
 /// The most buckets of one sign, as in OpenTelemetry's SDKs. A histogram of measurements between 1 ms and 1 min has the
@@ -32,8 +36,10 @@ pub struct Exponential {
     pub min: f64,
     /// The greatest measurement; negative and infinite if there is none.
     pub max: f64,
-    /// How many are zero.
+    /// How many are zero, or at most [`Exponential::zero_threshold`].
     pub zero: u64,
+    /// The greatest measurement that counts as zero.
+    pub zero_threshold: f64,
     /// Those above zero.
     pub positive: Run,
     /// Those below zero, by their absolute values.
@@ -58,6 +64,7 @@ impl Default for Exponential {
             min: f64::INFINITY,
             max: f64::NEG_INFINITY,
             zero: 0,
+            zero_threshold: 0.0,
             positive: Run::default(),
             negative: Run::default(),
         }
@@ -96,9 +103,50 @@ impl Exponential {
         self.negative.add(&other.negative, by);
         self.count = self.count.saturating_add(other.count);
         self.zero = self.zero.saturating_add(other.zero);
+        self.zero_threshold = self.zero_threshold.max(other.zero_threshold);
         self.sum += other.sum;
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
+    }
+
+    /// Returns the counts in buckets of these bounds. A bucket in which a bound lies is counted above the bound, so what a
+    /// count says is "at most" is true.
+    ///
+    /// ```
+    /// use perfring_events::signal::Exponential;
+    /// let mut histogram = Exponential::one(1.0);
+    /// histogram.add(&Exponential::one(64.0));
+    /// assert_eq!(histogram.to_buckets(&[1.0, 5.0]).buckets, [1, 0, 1]);
+    /// ```
+    #[must_use]
+    pub fn to_buckets(&self, bounds: &[f64]) -> Buckets {
+        let mut buckets = vec![0u64; bounds.len() + 1];
+        let mut count = |most: f64, count: u64| {
+            // What lies above the greatest measurement is empty.
+            let most = most.min(self.max);
+            if let Some(to) = buckets.get_mut(bounds.partition_point(|bound| *bound < most)) {
+                *to = to.saturating_add(count);
+            }
+        };
+        // The exponent of a bound is exact, and so is a bound that is a power of two.
+        let bound = |index: i64| (index as f64 * 2f64.powi(-self.scale)).exp2();
+        for (index, of) in (i64::from(self.positive.offset)..).zip(&self.positive.counts) {
+            count(bound(index.saturating_add(1)), *of);
+        }
+        for (index, of) in (i64::from(self.negative.offset)..).zip(&self.negative.counts) {
+            count(-bound(index), *of);
+        }
+        count(self.zero_threshold, self.zero);
+        let range = self.count > 0;
+        let (min, max) = (range.then_some(self.min), range.then_some(self.max));
+        Buckets {
+            count: self.count,
+            sum: Some(self.sum),
+            min,
+            max,
+            bounds: bounds.to_vec(),
+            buckets,
+        }
     }
 
     /// Lowers the scale to this one, if it is greater.
@@ -113,6 +161,16 @@ impl Exponential {
 }
 
 impl Run {
+    /// Returns these counts without the zeros at both ends.
+    pub(super) fn trimmed(offset: i32, mut counts: Vec<u64>) -> Self {
+        let zeros = counts.iter().take_while(|count| **count == 0).count();
+        counts.drain(..zeros);
+        let end = counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+        counts.truncate(end);
+        let first = i64::from(offset).saturating_add(zeros as i64);
+        Run { offset: i32::try_from(first).unwrap_or(i32::MAX), counts }
+    }
+
     /// Returns the first and the last index at a lower scale; `None` without buckets.
     fn ends(&self, by: i32) -> Option<(i64, i64)> {
         let last = i64::from(self.offset) + i64::try_from(self.counts.len()).ok()? - 1;

@@ -37,6 +37,8 @@ pub(super) const NO_COUNT: Wrong =
     ("negative", "a histogram whose counts are not whole numbers from 0 on");
 pub(super) const BOUNDS: Wrong =
     ("bounds", "a histogram whose bounds are not finite numbers that rise");
+pub(super) const SCALE: Wrong =
+    ("bounds", "a histogram whose scale is not from -10 to 20, or whose offset is no index");
 pub(super) const BUCKETS: Wrong =
     ("buckets", "a histogram whose buckets are not one more than their bounds");
 pub(super) const COUNTS: Wrong = ("counts", "a histogram whose count is not that of its buckets");

@@ -1,5 +1,6 @@
 //! The kinds of signals.
 
+use super::exponential::Exponential;
 use super::fault::Fault;
 use super::measure::{Buckets, Instrument, Number, Temporality};
 use perfring_types::read::Value;
@@ -154,6 +155,8 @@ pub enum HistogramData {
     One(f64),
     /// Counts.
     State(Buckets),
+    /// Counts in exponential buckets.
+    Exponential(Box<Exponential>),
 }
 
 /// The attributes of a process.

@@ -1,5 +1,6 @@
 //! Converts a record's fields to a signal.
 
+use super::exponential::{Exponential, Run, SCALE_MAX, SCALE_MIN};
 use super::fault::{self, Fault, Wrong};
 use super::kinds::{
     Attributes, Common, Gauge, Histogram, HistogramData, Log, Plain, PlainBody, Resource, Signal,
@@ -339,19 +340,79 @@ fn histogram<'a>(fields: &mut Fields<'a>) -> Result<Signal<'a>, Wrong> {
     let what = instrument(fields)?;
     let temporality = temporality(fields);
     let start = fields.take(names::START_TIME, unsigned);
-    let (temporality, data) =
-        if [names::COUNT, names::BUCKET_COUNTS].iter().any(|it| fields.has(it)) {
-            let from = temporality.ok_or(fault::NO_TEMPORALITY)?;
-            (from, HistogramData::State(counts(fields)?))
-        } else {
-            let one = fields.take(names::VALUE, double).ok_or(fault::NO_MEASUREMENT)?;
-            if !one.is_finite() {
-                return Err(fault::NO_FINITE_MEASUREMENT);
-            }
-            // A measurement is complete by itself, whatever the other fields are.
-            (Temporality::Delta, HistogramData::One(one))
-        };
+    let (temporality, data) = if fields.has(names::SCALE) {
+        let from = temporality.ok_or(fault::NO_TEMPORALITY)?;
+        (from, HistogramData::Exponential(Box::new(exponential(fields)?)))
+    } else if [names::COUNT, names::BUCKET_COUNTS].iter().any(|it| fields.has(it)) {
+        let from = temporality.ok_or(fault::NO_TEMPORALITY)?;
+        (from, HistogramData::State(counts(fields)?))
+    } else {
+        let one = fields.take(names::VALUE, double).ok_or(fault::NO_MEASUREMENT)?;
+        if !one.is_finite() {
+            return Err(fault::NO_FINITE_MEASUREMENT);
+        }
+        // A measurement is complete by itself, whatever the other fields are.
+        (Temporality::Delta, HistogramData::One(one))
+    };
     Ok(Signal::Histogram(Histogram { common: Common::default(), what, temporality, start, data }))
+}
+
+fn finite(fields: &mut Fields<'_>, name: &str) -> Result<Option<f64>, Wrong> {
+    match fields.take(name, double) {
+        Some(value) if !value.is_finite() => Err(fault::NO_FINITE_TOTAL),
+        value => Ok(value),
+    }
+}
+
+fn signed(value: &Value) -> Option<i32> {
+    match value {
+        Value::I64(value) => i32::try_from(*value).ok(),
+        other => unsigned(other).and_then(|value| i32::try_from(value).ok()),
+    }
+}
+
+/// Reads a histogram's exponential buckets, at most [`BUCKETS_MAX`](super::BUCKETS_MAX) of one sign: at a lower scale, if there are more.
+fn exponential(fields: &mut Fields<'_>) -> Result<Exponential, Wrong> {
+    let scale = fields.valid(names::SCALE, signed, fault::SCALE)?.unwrap_or_default();
+    if !(SCALE_MIN..=SCALE_MAX).contains(&scale) {
+        return Err(fault::SCALE);
+    }
+    let mut run = |offset, counts| {
+        let offset = fields.valid(offset, signed, fault::SCALE)?.unwrap_or_default();
+        let counts = fields.valid(counts, list(unsigned), fault::NO_COUNT)?.unwrap_or_default();
+        Ok::<_, Wrong>(Run::trimmed(offset, counts))
+    };
+    let positive = run(names::POSITIVE_OFFSET, names::POSITIVE_COUNTS)?;
+    let negative = run(names::NEGATIVE_OFFSET, names::NEGATIVE_COUNTS)?;
+    let zero = fields.valid(names::ZERO_COUNT, unsigned, fault::NO_COUNT)?.unwrap_or_default();
+    let counted = positive
+        .counts
+        .iter()
+        .chain(&negative.counts)
+        .try_fold(zero, |sum, count| sum.checked_add(*count))
+        .ok_or(fault::COUNTS)?;
+    let count = fields.valid(names::COUNT, unsigned, fault::NO_COUNT)?;
+    if count.is_some_and(|count| count != counted) {
+        return Err(fault::COUNTS);
+    }
+    let sum = finite(fields, names::SUM)?.unwrap_or_default();
+    let (min, max) = (finite(fields, names::MIN)?, finite(fields, names::MAX)?);
+    let zero_threshold = finite(fields, names::ZERO_THRESHOLD)?.unwrap_or_default().max(0.0);
+    let (min, max) = (min.unwrap_or(f64::INFINITY), max.unwrap_or(f64::NEG_INFINITY));
+    let read = Exponential {
+        scale,
+        count: counted,
+        sum,
+        min,
+        max,
+        zero,
+        zero_threshold,
+        positive,
+        negative,
+    };
+    let mut kept = Exponential::default();
+    kept.add(&read);
+    Ok(kept)
 }
 
 /// Reads a histogram's counts.
@@ -373,11 +434,8 @@ fn counts(fields: &mut Fields<'_>) -> Result<Buckets, Wrong> {
     if !buckets.is_empty() && count.is_some_and(|count| count != counted) {
         return Err(fault::COUNTS);
     }
-    let mut finite = |name| match fields.take(name, double) {
-        Some(value) if !value.is_finite() => Err(fault::NO_FINITE_TOTAL),
-        value => Ok(value),
-    };
-    let (sum, min, max) = (finite(names::SUM)?, finite(names::MIN)?, finite(names::MAX)?);
+    let (sum, min, max) =
+        (finite(fields, names::SUM)?, finite(fields, names::MIN)?, finite(fields, names::MAX)?);
     let count = if buckets.is_empty() { count.unwrap_or_default() } else { counted };
     Ok(Buckets { count, sum, min, max, bounds, buckets })
 }

@@ -50,8 +50,22 @@ const LINE: usize = (perfring_abi::METRICS_ALIGN / 8) as usize;
 const STRIPES_MAX: u32 = 128;
 
 impl MetricKind {
+    /// Returns whether its values count from a time on.
+    #[must_use]
+    pub const fn is_cumulative(self) -> bool {
+        matches!(
+            self,
+            MetricKind::CounterU64
+                | MetricKind::CounterF64
+                | MetricKind::UpDownI64
+                | MetricKind::UpDownF64
+                | MetricKind::Histogram(_)
+        )
+    }
+
     /// Returns its number in a block's first word.
-    const fn code(self) -> u64 {
+    #[must_use]
+    pub const fn code(self) -> u64 {
         match self {
             MetricKind::CounterU64 => 1,
             MetricKind::CounterF64 => 2,

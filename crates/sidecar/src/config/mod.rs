@@ -17,6 +17,7 @@ pub(crate) use service::REASONS;
 pub use service::{Control, Health, Own};
 pub use table::ConfigError;
 
+use crate::engine::METRICS_INTERVAL;
 use crate::log::LogFormat;
 use files::Places;
 use perfring_export::{FileMode, Terms, read_duration};
@@ -107,6 +108,9 @@ pub struct Settings {
     pub control: Option<Control>,
     /// The mode of the files that outputs create, of snapshots and of the status: `"0640"`.
     pub mode: FileMode,
+    /// The time between two samples of the instruments in the metrics areas of rings: each is a record for the outputs.
+    #[serde(deserialize_with = "read_duration")]
+    pub metrics_interval: Duration,
     /// The longest pause between two attempts of an output.
     #[serde(deserialize_with = "read_duration")]
     pub max_backoff: Duration,
@@ -139,6 +143,7 @@ impl Default for Settings {
             health: None,
             control: None,
             mode: FileMode::default(),
+            metrics_interval: METRICS_INTERVAL,
             max_backoff: Terms::default().max_backoff,
         }
     }

@@ -8,6 +8,7 @@ mod lane;
 mod lanes;
 mod mark;
 mod merges;
+mod metrics;
 mod outlet;
 mod outlets;
 pub(crate) mod overdue;
@@ -38,11 +39,12 @@ use crate::config::snapshot_rule::SnapshotRule;
 use crate::config::{Delivery, Input};
 use checkpoint::Run;
 use merges::Merges;
+use metrics::MetricsSource;
 use outlet::Outlet;
 use outlets::Outlets;
 use pending::Pending;
 use perfring_consumer::{
-    ClockError, Location, Start,
+    AttachError, ClockError, Location, Start,
     advanced::{MachineClock, Saved},
 };
 use perfring_export::{Birth, Origin, Output, OutputError, Shapes};
@@ -51,8 +53,12 @@ use perfring_set::{MergeFigures, Source};
 use ring::{Ring, Stage};
 use rings::Rings;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+/// The usual time between two samples of a metrics area.
+pub(crate) const METRICS_INTERVAL: Duration = Duration::from_secs(5);
 /// The limit of damaged rings that are counted separately.
 const DAMAGED_MAX: usize = 65_536;
 
@@ -108,6 +114,9 @@ pub struct Engine {
     leaving: Vec<RingId>,
     /// Rings of the kernel.
     kernel: Vec<RingId>,
+    /// The metrics areas that are sampled, by their rings: what says that the ring ended.
+    metrics: HashMap<[u8; 16], Arc<AtomicBool>>,
+    metrics_interval: Duration,
     /// The number of the next ring.
     id: u32,
     notes: Vec<Note>,
@@ -142,6 +151,8 @@ impl Engine {
             pending: None,
             leaving: Vec::new(),
             kernel: Vec::new(),
+            metrics: HashMap::new(),
+            metrics_interval: METRICS_INTERVAL,
             id: 0,
             notes: Vec::new(),
             damaged: 0,
@@ -207,7 +218,42 @@ impl Engine {
     ) -> Result<RingId, AttachFailure> {
         let (mut ring, source) = Ring::attach(location, input, self.id, uuid, start)?;
         self.name(&mut ring);
-        Ok(self.insert(ring, source))
+        let metrics = ring.shapes.observer().is_some_and(|ring| ring.layout().metrics_size > 0);
+        let name = ring.shapes.origin().name.clone();
+        let id = self.insert(ring, source);
+        if metrics && let Err(error) = self.add_metrics(location, name, input) {
+            self.detach(id);
+            return Err(error.into());
+        }
+        Ok(id)
+    }
+
+    /// Sets the time between two samples of the metrics areas of rings that are attached to from now on.
+    pub fn set_metrics_interval(&mut self, interval: Duration) {
+        self.metrics_interval = interval;
+    }
+
+    /// Samples the metrics area of a ring, until the ring ends: a ring without records in a file, of the same types.
+    fn add_metrics(
+        &mut self,
+        location: &Location,
+        of: String,
+        input: &Input,
+    ) -> Result<(), AttachError> {
+        let ended = Arc::new(AtomicBool::new(false));
+        let source = MetricsSource::open(location, self.metrics_interval, Arc::clone(&ended))?;
+        let source: Box<dyn Source> = Box::new(source);
+        let mut shapes = Shapes::open(location.clone(), self.id)?;
+        let ring = std::mem::replace(&mut shapes.origin_mut().uuid, source.about().uuid);
+        let origin = shapes.origin_mut();
+        (origin.name, origin.policy, origin.timed) = (format!("{of}.metrics"), None, true);
+        origin.data_size = source.about().data_size;
+        let mut area = Ring::new(shapes, None, input.clone(), false);
+        self.name(&mut area);
+        let id = self.insert(area, source);
+        self.metrics.insert(ring, ended);
+        self.leave(id);
+        Ok(())
     }
 
     /// Adds a ring of the kernel, which is read until what it observes ends.

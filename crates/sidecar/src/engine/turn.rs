@@ -10,6 +10,7 @@ use super::ring::{Note, Stage};
 use perfring_consumer::{Item, Lost, ReadError, Types, advanced::Saved};
 use perfring_export::{Event, Loss, Origin, OutputError, Rec, Shapes, What};
 use perfring_set::SourceError;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Records of one turn: between two polls of anything else.
@@ -334,6 +335,9 @@ impl Engine {
         let last = self.by_uuid.get(&uuid) == Some(&id);
         if last {
             self.by_uuid.remove(&uuid);
+            if let Some(ended) = self.metrics.remove(&uuid) {
+                ended.store(true, Ordering::Relaxed);
+            }
         }
         let removed = last && ring.removed;
         let stays = last && ring.observed && !removed;

@@ -140,6 +140,7 @@ impl Sidecar {
         let service = Service::open(&config.settings, &mut outputs)?;
         let positions = Positions::open(config.settings.state.as_deref())?;
         let mut engine = Engine::new(config.settings.delay)?;
+        engine.set_metrics_interval(config.settings.metrics_interval);
         for output in &config.outputs {
             outputs.add(&mut engine, output)?;
         }

@@ -55,7 +55,9 @@ fn ring_json(ring: &RingStatus<'_>, space: Space) -> Value {
         "policy": match ring.origin.policy {
             Some(Policy::Drop) => "drop",
             Some(Policy::Overwrite) => "overwrite",
-            None => "kernel",
+            // Those of the kernel are in no file.
+            None if ring.origin.location == ring.origin.name => "kernel",
+            None => "metrics",
         },
         "observed": ring.observed,
         "copied": ring.copied,

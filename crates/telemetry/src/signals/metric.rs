@@ -125,6 +125,24 @@ impl sealed::Fill for Sum<'_> {
     }
 }
 
+/// The buckets of an exponential histogram: OpenTelemetry's base-2 scale.
+///
+/// The bucket `i` has the measurements whose absolute value is above `base^i`, up to and with `base^(i+1)`, where the base is
+/// `2^(2^-scale)`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Exponential<'a> {
+    /// The scale.
+    pub scale: i64,
+    /// How many measurements are zero, or too small for a bucket.
+    pub zero_count: u64,
+    /// The greatest measurement that counts as zero.
+    pub zero_threshold: f64,
+    /// The index of the first bucket of positive measurements, and the counts from there on.
+    pub positive: (i64, &'a [u64]),
+    /// The same of negative measurements, by their absolute values.
+    pub negative: (i64, &'a [u64]),
+}
+
 /// A histogram's buckets; or, with `value` alone, one measurement that the reader sorts into buckets.
 #[derive(Clone, Copy, Debug)]
 pub struct Histogram<'a> {
@@ -152,6 +170,8 @@ pub struct Histogram<'a> {
     pub explicit_bounds: &'a [f64],
     /// Measurements in each bucket: one bucket more than bounds.
     pub bucket_counts: &'a [u64],
+    /// Exponential buckets, in place of both.
+    pub exponential: Option<Exponential<'a>>,
     /// The attributes of the measurements.
     pub attributes: Attributes<'a>,
 }
@@ -179,6 +199,7 @@ impl<'a> Histogram<'a> {
             max: None,
             explicit_bounds,
             bucket_counts,
+            exponential: None,
             attributes: &[],
         }
     }
@@ -197,6 +218,13 @@ fields! { HISTOGRAM:
     HISTOGRAM_MAX = plain(names::MAX),
     HISTOGRAM_BOUNDS = plain(names::EXPLICIT_BOUNDS),
     HISTOGRAM_BUCKETS = plain(names::BUCKET_COUNTS),
+    HISTOGRAM_SCALE = any(names::SCALE, "exponential buckets: the base is 2^(2^-scale)"),
+    HISTOGRAM_ZEROS = plain(names::ZERO_COUNT),
+    HISTOGRAM_THRESHOLD = plain(names::ZERO_THRESHOLD),
+    HISTOGRAM_POSITIVE = any(names::POSITIVE_OFFSET, "the index of the first bucket"),
+    HISTOGRAM_POSITIVES = plain(names::POSITIVE_COUNTS),
+    HISTOGRAM_NEGATIVE = any(names::NEGATIVE_OFFSET, "the index of the first bucket"),
+    HISTOGRAM_NEGATIVES = plain(names::NEGATIVE_COUNTS),
 }
 
 impl Signal for Histogram<'_> {
@@ -219,6 +247,20 @@ impl sealed::Fill for Histogram<'_> {
         if !self.bucket_counts.is_empty() {
             writer.f64s(HISTOGRAM_BOUNDS, self.explicit_bounds);
             writer.u64s(HISTOGRAM_BUCKETS, self.bucket_counts);
+        }
+        if let Some(of) = &self.exponential {
+            writer.i64(HISTOGRAM_SCALE, of.scale);
+            writer.u64(HISTOGRAM_ZEROS, of.zero_count);
+            writer.f64(HISTOGRAM_THRESHOLD, of.zero_threshold);
+            for (offset, counts, (first, all)) in [
+                (HISTOGRAM_POSITIVE, HISTOGRAM_POSITIVES, of.positive),
+                (HISTOGRAM_NEGATIVE, HISTOGRAM_NEGATIVES, of.negative),
+            ] {
+                if !all.is_empty() {
+                    writer.i64(offset, first);
+                    writer.u64s(counts, all);
+                }
+            }
         }
         attributes(Class::Histogram, self.attributes, writer);
     }

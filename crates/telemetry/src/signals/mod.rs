@@ -6,7 +6,7 @@ mod record;
 mod span;
 
 pub use log::Log;
-pub use metric::{Gauge, Histogram, Sum};
+pub use metric::{Exponential, Gauge, Histogram, Sum};
 pub use record::{Attributes, COMMON, FIRST, Signal};
 pub use span::{SpanEnd, SpanStart};
 

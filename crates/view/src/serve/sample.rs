@@ -86,6 +86,7 @@ pub(super) fn sample<'a>(signal: &'a Signal<'a>) -> Option<Sample<'a>> {
             let (kind, value) = match data {
                 HistogramData::One(value) => (Kind::Histogram, *value),
                 HistogramData::State(state) => (Kind::Buckets, state.count as f64),
+                HistogramData::Exponential(of) => (Kind::Buckets, of.count as f64),
             };
             let cumulative = is(*temporality);
             Sample { what: *what, kind, common, value, cumulative, monotonic: true }

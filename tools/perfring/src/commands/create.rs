@@ -60,6 +60,10 @@ pub(crate) struct Args {
     /// power of two from 64K, or 0 for none
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = args::parse_size)]
     aux_size: u64,
+    /// Bytes for the values of instruments, which `perfring metrics` shows: at most 1G, or 0 for none. A counter or a gauge takes
+    /// 128 bytes in each process, a histogram 5.2K
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = args::parse_size)]
+    metrics_size: u64,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -93,6 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         types_size: args.types_size,
         aux_size: args.aux_size,
         consumers: args.consumers,
+        metrics_size: args.metrics_size,
         ..Options::default()
     };
     if args.producers == Producers::Cpu {

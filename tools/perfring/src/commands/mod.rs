@@ -13,6 +13,7 @@ mod follow;
 pub(crate) mod generate;
 mod kernel;
 pub(crate) mod ls;
+pub(crate) mod metrics;
 #[cfg(not(all(feature = "bench", feature = "top", feature = "view")))]
 pub(crate) mod missing;
 pub(crate) mod prune;

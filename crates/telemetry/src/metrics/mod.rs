@@ -1,4 +1,9 @@
-//! A recorder for the `metrics` crate (feature `metrics`).
+//! Recorders for the `metrics` crate (feature `metrics`): [`MeterRecorder`] keeps sums and histograms in memory that readers
+//! sample, and [`RingRecorder`] publishes each measurement.
+
+mod meter_recorder;
+
+pub use meter_recorder::MeterRecorder;
 
 use crate::names;
 use crate::severity::Temporality;
@@ -50,59 +55,87 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 #[derive(Debug)]
 pub struct RingRecorder {
     sink: Sink,
-    known: Mutex<Known>,
+    known: Known<Arc<Instrument>>,
 }
 
-#[derive(Debug, Default)]
-struct Known {
+/// The instruments of a recorder.
+#[derive(Debug)]
+struct Known<I>(Mutex<Names<I>>);
+
+#[derive(Debug)]
+struct Names<I> {
     described: HashMap<(Class, String), (&'static str, String)>,
-    instruments: HashMap<(Class, Key), Arc<Instrument>>,
+    instruments: HashMap<(Class, Key), I>,
 }
 
-impl RingRecorder {
-    /// Creates a recorder that writes to this sink. Install it by `metrics::set_global_recorder`.
-    #[must_use]
-    pub fn new(sink: Sink) -> Self {
-        RingRecorder { sink, known: Mutex::default() }
+impl<I: Clone> Known<I> {
+    fn new() -> Self {
+        Known(Mutex::new(Names { described: HashMap::new(), instruments: HashMap::new() }))
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner) // maps are whole after a panic
+    fn lock(&self) -> MutexGuard<'_, Names<I>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner) // maps are whole after a panic
     }
 
     fn describe(&self, class: Class, name: KeyName, unit: Option<Unit>, description: SharedString) {
         let what = (unit.map_or("", ucum), description.into_owned());
-        self.known().described.insert((class, name.as_str().to_owned()), what);
+        self.lock().described.insert((class, name.as_str().to_owned()), what);
     }
 
-    fn instrument(&self, class: Class, key: &Key) -> Arc<Instrument> {
-        let known = self.known();
+    /// Returns the instrument of this key; `make` makes it of unit and description at the first call.
+    fn instrument(
+        &self,
+        class: Class,
+        key: &Key,
+        make: impl FnOnce(&'static str, String) -> I,
+    ) -> I {
+        let known = self.lock();
         if let Some(found) = known.instruments.get(&(class, key.clone())) {
-            return Arc::clone(found);
+            return found.clone();
         }
         let described = known.described.get(&(class, key.name().to_owned()));
         let (unit, description) = described.cloned().unwrap_or_default();
         // This may wait for the table's lock. Registering a type twice is harmless.
         drop(known);
-        let made = Instrument::new(self.sink.clone(), class, key.clone(), unit, description);
-        let mut known = self.known();
-        let of_key = known.instruments.entry((class, key.clone()));
-        Arc::clone(of_key.or_insert_with(|| Arc::new(made)))
+        let made = make(unit, description);
+        self.lock().instruments.entry((class, key.clone())).or_insert(made).clone()
+    }
+}
+
+/// Gives each recorder's descriptions to its instruments.
+macro_rules! describe {
+    () => {
+        fn describe_counter(&self, name: KeyName, unit: Option<Unit>, description: SharedString) {
+            self.known.describe(Class::Sum, name, unit, description);
+        }
+
+        fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, description: SharedString) {
+            self.known.describe(Class::Gauge, name, unit, description);
+        }
+
+        fn describe_histogram(&self, name: KeyName, unit: Option<Unit>, description: SharedString) {
+            self.known.describe(Class::Histogram, name, unit, description);
+        }
+    };
+}
+use describe;
+
+impl RingRecorder {
+    /// Creates a recorder that writes to this sink. Install it by `metrics::set_global_recorder`.
+    #[must_use]
+    pub fn new(sink: Sink) -> Self {
+        RingRecorder { sink, known: Known::new() }
+    }
+
+    fn instrument(&self, class: Class, key: &Key) -> Arc<Instrument> {
+        self.known.instrument(class, key, |unit, description| {
+            Arc::new(Instrument::new(self.sink.clone(), class, key.clone(), unit, description))
+        })
     }
 }
 
 impl metrics::Recorder for RingRecorder {
-    fn describe_counter(&self, name: KeyName, unit: Option<Unit>, description: SharedString) {
-        self.describe(Class::Sum, name, unit, description);
-    }
-
-    fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, description: SharedString) {
-        self.describe(Class::Gauge, name, unit, description);
-    }
-
-    fn describe_histogram(&self, name: KeyName, unit: Option<Unit>, description: SharedString) {
-        self.describe(Class::Histogram, name, unit, description);
-    }
+    describe!();
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> metrics::Counter {
         metrics::Counter::from_arc(self.instrument(Class::Sum, key))

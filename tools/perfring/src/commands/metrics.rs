@@ -1,0 +1,280 @@
+//! `perfring metrics`: what the instruments in rings' metrics areas have measured.
+
+use crate::args;
+use crate::events::input::rings_of;
+use crate::failure::{Failure, note};
+use crate::output::figures_format::FiguresFormat;
+use crate::output::json::line;
+use perfring_consumer::{
+    AttachError, Location, MetricKind, MetricSample, MetricSamples, MetricValue, Observer, Start,
+};
+use perfring_export::{Stream, sampled};
+use perfring_figures::owner::{count, printable};
+use perfring_telemetry::names;
+use perfring_types::Class;
+use perfring_types::read::{Type, TypeTable, Value};
+use serde_json::{Map, json};
+use std::io::{self, BufWriter, Write};
+
+/// Show what the instruments of processes have measured: counters, gauges and histograms
+///
+/// They are in the metrics area of a ring (`perfring create --metrics-size`), where processes keep them as memory. Each line has
+/// the values of one process: those of a dead one do not change any more. Changes nothing: the file of killed processes, or a copy
+/// of it, can be shown as well. If an area is damaged, what precedes the damage is shown and the exit code is 4.
+///
+/// Of a histogram the text has estimates of its median and its 99th percentile: the upper bounds of their buckets. JSON has an object
+/// per instrument and process, with the buckets.
+///
+/// Example: perfring metrics /dev/shm/shop
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A path, shm:NAME, or a directory of rings
+    #[arg(value_parser = args::location())]
+    ring: Location,
+    #[command(flatten)]
+    format: FiguresFormat,
+}
+
+/// An instrument of a process.
+struct Row {
+    name: String,
+    unit: String,
+    description: String,
+    attributes: Vec<(String, Value)>,
+    sample: MetricSample,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let several = matches!(&args.ring, Location::File(path) if path.is_dir());
+    let mut out = BufWriter::new(Stream::stdout());
+    let (mut damage, mut without, mut shown) = (Vec::new(), 0, false);
+    for ring in rings_of(&args.ring)? {
+        let observer = match Observer::attach(&ring, Start::Latest) {
+            Err(AttachError::NotFound { .. }) if several => continue, // removed meanwhile
+            opened => opened?,
+        };
+        if observer.layout().metrics_size == 0 {
+            without += 1;
+            continue;
+        }
+        let metrics =
+            observer.metrics().map_err(|error| Failure::Damaged(format!("{ring}: {error}")))?;
+        // The types after the samples: an instrument's type was registered before it.
+        let types = TypeTable::from_entries(observer.types().entries());
+        let name = printable(&ring.name(observer.layout()));
+        let rows = rows(&metrics, &types);
+        let written = match args.format.is_json() {
+            true => write_json(&mut out, several.then_some(&*name), &rows),
+            false => write_text(&mut out, several.then_some(&*name), &rows),
+        };
+        written.map_err(Failure::output)?;
+        shown |= !rows.is_empty();
+        if metrics.refused > 0 {
+            note(&format!(
+                "{ring}: {} found no room and measure nothing ({} of {} bytes are in use): make the ring with a larger \
+                 --metrics-size",
+                count(metrics.refused, "instrument"),
+                metrics.used,
+                metrics.size
+            ));
+        }
+        damage.extend(metrics.damage.map(|damage| format!("{ring}: {damage}")));
+    }
+    out.flush().map_err(Failure::output)?;
+    if without > 0 && !shown {
+        let made = if several { "no ring there has" } else { "the ring has" };
+        let what = if several { "a metrics area" } else { "no metrics area" };
+        note(&format!("{made} {what}: `perfring create --metrics-size 1M` makes one with it"));
+    }
+    match &damage[..] {
+        [] => Ok(()),
+        damage => Err(Failure::Damaged(damage.join("; "))),
+    }
+}
+
+fn rows(metrics: &MetricSamples, types: &TypeTable) -> Vec<Row> {
+    let measured = |sample: &&MetricSample| !matches!(sample.value, MetricValue::Record(_));
+    let mut rows: Vec<Row> = metrics
+        .samples
+        .iter()
+        .filter(measured)
+        .map(|sample| row(sample, types.get(sample.kind)))
+        .collect();
+    rows.sort_by(|a, b| a.name.cmp(&b.name)); // stable: attributes and processes as they came
+    rows
+}
+
+/// Returns an instrument with what its type says; without a type, with the type's number as its name.
+fn row(sample: &MetricSample, kind: Option<&Type>) -> Row {
+    let mut payload = Vec::new();
+    sampled(sample, None, &mut payload);
+    let decoded = kind.and_then(|kind| Some((kind, kind.decode(&payload).ok()?)));
+    let mut row = Row {
+        name: format!("type {}", sample.kind.get()),
+        unit: String::new(),
+        description: String::new(),
+        attributes: Vec::new(),
+        sample: sample.clone(),
+    };
+    let Some((kind, Value::Struct(fields))) = decoded else { return row };
+    let class = kind.class.known().unwrap_or(Class::Plain);
+    row.name.clone_from(&kind.name);
+    for (name, value) in fields {
+        match (&*name, &value) {
+            (names::NAME, Value::Str(text)) => row.name.clone_from(text),
+            (names::UNIT, Value::Str(text)) => row.unit.clone_from(text),
+            (names::DESCRIPTION, Value::Str(text)) => row.description.clone_from(text),
+            _ => {
+                if let Some(attribute) = names::attribute(class, &name) {
+                    row.attributes.push((attribute.to_owned(), value));
+                }
+            }
+        }
+    }
+    row
+}
+
+fn kind_of(kind: MetricKind) -> &'static str {
+    match kind {
+        MetricKind::CounterU64 | MetricKind::CounterF64 => "counter",
+        MetricKind::UpDownI64 | MetricKind::UpDownF64 => "up_down_counter",
+        MetricKind::GaugeI64 | MetricKind::GaugeF64 => "gauge",
+        MetricKind::Histogram(_) => "histogram",
+        MetricKind::Record(_) => "record",
+    }
+}
+
+fn write_json(out: &mut impl Write, ring: Option<&str>, rows: &[Row]) -> io::Result<()> {
+    for Row { name, unit, description, attributes, sample } in rows {
+        let attributes: Map<String, _> =
+            attributes.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+        let mut object = json!({
+            "name": name,
+            "kind": kind_of(sample.metric),
+            "unit": unit,
+            "description": description,
+            "attributes": attributes,
+            "pid": sample.pid,
+            "alive": sample.is_alive,
+            "start_time_unix_ns": sample.start_time_unix_nano,
+        });
+        let more = match &sample.value {
+            MetricValue::U64(value) => json!({ "value": value }),
+            MetricValue::I64(value) => json!({ "value": value }),
+            MetricValue::F64(value) => json!({ "value": value }),
+            MetricValue::Histogram { buckets, counts, zeros, sum, range, refused } => json!({
+                "count": counts.iter().fold(*zeros, |sum, count| sum.saturating_add(*count)),
+                "sum": sum,
+                "min": range.map(|(least, _)| least),
+                "max": range.map(|(_, greatest)| greatest),
+                "scale": buckets.scale(),
+                "zero_count": zeros,
+                "zero_threshold": buckets.zero_threshold(),
+                "offset": buckets.first(),
+                "bucket_counts": counts,
+                "refused": refused,
+            }),
+            _ => json!({}),
+        };
+        if let (Some(object), serde_json::Value::Object(more)) = (object.as_object_mut(), more) {
+            object.extend(more);
+            if let Some(ring) = ring {
+                object.insert("ring".to_owned(), ring.into());
+            }
+        }
+        line(out, &object)?;
+    }
+    Ok(())
+}
+
+fn write_text(out: &mut impl Write, ring: Option<&str>, rows: &[Row]) -> io::Result<()> {
+    if let Some(ring) = ring.filter(|_| !rows.is_empty()) {
+        writeln!(out, "{ring}")?;
+    }
+    let shown: Vec<[String; 3]> =
+        rows.iter().map(|row| [what(row), value(row), process(row)]).collect();
+    let width = |at: usize| shown.iter().map(|cells| cells[at].chars().count()).max().unwrap_or(0);
+    let (first, second) = (width(0), width(1));
+    for [what, value, process] in &shown {
+        writeln!(out, "{what:first$}  {value:second$}  {process}")?;
+    }
+    Ok(())
+}
+
+fn what(row: &Row) -> String {
+    let attributes: Vec<String> = row
+        .attributes
+        .iter()
+        .map(|(name, value)| format!("{}={}", printable(name), printable(&value.to_string())))
+        .collect();
+    match attributes.is_empty() {
+        true => printable(&row.name),
+        false => format!("{} {}", printable(&row.name), attributes.join(" ")),
+    }
+}
+
+fn value(row: &Row) -> String {
+    let unit = match row.unit.is_empty() {
+        true => String::new(),
+        false => format!(" {}", printable(&row.unit)),
+    };
+    match &row.sample.value {
+        MetricValue::U64(value) => format!("{value}{unit}"),
+        MetricValue::I64(value) => format!("{value}{unit}"),
+        MetricValue::F64(value) => format!("{value}{unit}"),
+        MetricValue::Histogram { buckets, counts, zeros, sum, range, refused } => {
+            let all = counts.iter().fold(*zeros, |sum, count| sum.saturating_add(*count));
+            let Some((least, greatest)) = range.filter(|_| all > 0) else { return "none".into() };
+            let quantile = |share: f64| {
+                let wanted = (share * all as f64).ceil() as u64;
+                let mut seen = *zeros;
+                let mut at = (i64::from(buckets.first())..).zip(counts);
+                let bound =
+                    |index: i64| (index as f64 * 2f64.powi(-i32::from(buckets.scale()))).exp2();
+                let found = at.find_map(|(index, count)| {
+                    seen = seen.saturating_add(*count);
+                    (seen >= wanted).then(|| bound(index + 1))
+                });
+                if *zeros >= wanted {
+                    0.0
+                } else {
+                    found.unwrap_or(greatest).clamp(least, greatest)
+                }
+            };
+            let refused = match refused {
+                0 => String::new(),
+                refused => format!(", {refused} refused"),
+            };
+            format!(
+                "{all} measured, mean {}, min {}, p50 {}, p99 {}, max {}{unit}{refused}",
+                short(sum / all as f64),
+                short(least),
+                short(quantile(0.5)),
+                short(quantile(0.99)),
+                short(greatest)
+            )
+        }
+        _ => String::new(),
+    }
+}
+
+/// A number with three digits or more.
+fn short(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return value.to_string();
+    }
+    let digits = (2.0 - value.abs().log10().floor()).clamp(0.0, 12.0) as usize;
+    let text = format!("{value:.digits$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+fn process(row: &Row) -> String {
+    match (row.sample.pid, row.sample.is_alive) {
+        (Some(pid), true) => format!("process {pid}"),
+        (Some(pid), false) => format!("process {pid}, ended"),
+        (None, _) => "a process that has ended".to_owned(),
+    }
+}
