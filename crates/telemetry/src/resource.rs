@@ -75,7 +75,11 @@ impl Resource {
         #[cfg(feature = "context")]
         if let Ok(Some(published)) = perfring_context::ProcessContext::own() {
             for (name, value) in published.attributes {
-                this = this.with(name, value);
+                this = match value {
+                    perfring_context::Value::Null => this,
+                    perfring_context::Value::Str(text) => this.with(name, text),
+                    other => this.with(name, other.to_string()),
+                };
             }
         }
         this
