@@ -64,8 +64,24 @@ pub(crate) enum Value {
     Bytes(Vec<u8>),
 }
 
-/// Encodes a resource of texts.
-pub(crate) fn encode<N, V>(attributes: impl IntoIterator<Item = (N, V)>) -> Vec<u8>
+/// What readers of OTEP 4947 look for before they look for the variable of thread contexts: how its records are laid out, and
+/// the names of their attributes, of which there are none.
+fn thread_contexts() -> Vec<KeyValue> {
+    let pair = |name: &str, value| KeyValue {
+        key: name.to_owned(),
+        value: Some(AnyValue { value: Some(value) }),
+    };
+    vec![
+        pair("threadlocal.schema_version", Value::Text("tlsdesc_v1_dev".to_owned())),
+        pair("threadlocal.attribute_key_map", Value::List(List::default())),
+    ]
+}
+
+/// Encodes a resource of texts, and what readers of thread contexts need if the process may have some.
+pub(crate) fn encode<N, V>(
+    attributes: impl IntoIterator<Item = (N, V)>,
+    has_threads: bool,
+) -> Vec<u8>
 where
     N: Into<String>,
     V: Into<String>,
@@ -75,7 +91,8 @@ where
         value: Some(AnyValue { value: Some(Value::Text(value.into())) }),
     };
     let attributes = attributes.into_iter().map(pair).collect();
-    Payload { resource: Some(Resource { attributes }), extra: Vec::new() }.encode_to_vec()
+    let extra = if has_threads { thread_contexts() } else { Vec::new() };
+    Payload { resource: Some(Resource { attributes }), extra }.encode_to_vec()
 }
 
 /// Names and values.

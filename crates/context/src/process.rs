@@ -1,7 +1,7 @@
 //! Publishing a process's context, and reading that of any process.
 
 use crate::message;
-use perfring_shm::publish_process_context;
+use perfring_shm::{ThreadContext, publish_process_context};
 use perfring_types::read::Value;
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader};
@@ -63,6 +63,9 @@ pub enum ContextError {
 /// Publishes attributes as this process's context, or replaces those that this function has published. They are readable
 /// to whoever may trace the process, until it ends; a forked child has none.
 ///
+/// Where the program exports the variable of thread contexts ([`ThreadContext::publish`]), the context also has the extra
+/// attributes by which profilers know of it.
+///
 /// A process has one context. If another library has published one, leave it at that: see [`ProcessContext::own`].
 ///
 /// # Errors
@@ -73,7 +76,7 @@ where
     N: Into<String>,
     V: Into<String>,
 {
-    publish_process_context(&message::encode(attributes))
+    publish_process_context(&message::encode(attributes, ThreadContext::is_exported()))
 }
 
 /// The names that the mapping can have: that of the file, or the one that `prctl(2)` gave.

@@ -118,6 +118,10 @@ fn a_context_is_read_by_whoever_may_trace_the_process() {
         (Some("shop"), Some("1"))
     );
     assert_eq!(process.ask("theirs read").unwrap(), "service.name=shop,service.version=1");
+    // This program exports the variable of thread contexts, and profilers are told so.
+    let schema = ("threadlocal.schema_version".to_owned(), Value::Str("tlsdesc_v1_dev".to_owned()));
+    let names = ("threadlocal.attribute_key_map".to_owned(), Value::List(Vec::new()));
+    assert_eq!(first.extra, [schema, names]);
     // Again, longer and shorter.
     for name in ["s".repeat(4000), "b".to_owned()] {
         assert_eq!(process.ask(&format!("publish {name}")).unwrap(), "done");
