@@ -15,8 +15,10 @@ fn slot() -> *mut *const [u8; 28] {
 
 /// The record's bytes, as a profiler reads them; `None` if none is attached.
 fn record() -> Option<[u8; 28]> {
-    // SAFETY: this thread's variable, and the record that it points to.
-    unsafe { slot().as_ref().and_then(|record| record.as_ref()).copied() }
+    // SAFETY: null, or this thread's variable.
+    let record = *unsafe { slot().as_ref() }?;
+    // SAFETY: null, or the record that is attached.
+    unsafe { record.as_ref() }.copied()
 }
 
 #[test]
