@@ -67,14 +67,14 @@ pub(crate) struct Lacks {
 impl Lacks {
     pub(crate) fn count(&self, lack: Lack, more: u64) {
         if more > 0
-            && let Some(count) = self.counts.get(lack as usize)
+            && let Some(counts) = self.counts.get(lack as usize)
         {
-            count.fetch_add(more, Ordering::Relaxed);
+            counts.fetch_add(more, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn get(&self, lack: Lack) -> u64 {
-        self.counts.get(lack as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+        self.counts.get(lack as usize).map_or(0, |counts| counts.load(Ordering::Relaxed))
     }
 
     /// Returns a sentence about the kinds that were not said yet. Of points that were left out, each export speaks itself.

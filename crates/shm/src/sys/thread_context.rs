@@ -145,14 +145,14 @@ impl ThreadContext {
             compiler_fence(Ordering::Release);
             let Some(context) = context else { return };
             let (words, _) = context.trace_id.as_chunks::<8>();
-            for (to, bytes) in own.ids.iter().zip(words.iter().chain([&context.span_id])) {
-                to.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+            for (ids, bytes) in own.ids.iter().zip(words.iter().chain([&context.span_id])) {
+                ids.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
             }
             own.trace_flags.store(context.trace_flags, Ordering::Relaxed);
             compiler_fence(Ordering::Release);
             own.valid.store(1, Ordering::Relaxed);
             if own.attached.load(Ordering::Relaxed) == 0 {
-                attach(own);
+                let _ = attach(own); // none: this machine has no variable
             }
         });
     }
@@ -192,18 +192,18 @@ impl ThreadContext {
 
 /// Has this thread's variable point to its own record, unless it points to another library's.
 #[cold]
-fn attach(own: &OwnRecord) {
+fn attach(own: &OwnRecord) -> Option<()> {
+    let record: *const OwnRecord = own;
     // SAFETY: null, or the thread's own variable: 8 aligned bytes that live as long as the thread. What else writes them are
     // libraries that keep OTEP 4947, in this thread.
-    let Some(slot) = (unsafe { variable().as_ref() }) else { return };
-    let record: *const OwnRecord = own;
-    let taken = slot.compare_exchange(
+    let taken = unsafe { variable().as_ref() }?.compare_exchange(
         ptr::null_mut(),
         record.cast_mut().cast(),
         Ordering::Relaxed,
         Ordering::Relaxed,
     );
     own.attached.store(u8::from(taken.is_ok()), Ordering::Relaxed);
+    Some(())
 }
 
 #[cold]
