@@ -15,6 +15,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! What is read are names and a [`Value`] of each, lists and maps among them:
+//!
+//! ```
+//! # perfring_context::publish([("service.name", "shop")])?;
+//! let own = perfring_context::ProcessContext::own()?.unwrap();
+//! for (name, value) in own.attributes.iter().chain(&own.extra) {
+//!     println!("{name}={value}"); // hosts=[a b], owner={team=store}
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! [OTEP 4719]: https://github.com/open-telemetry/opentelemetry-specification/blob/main/oteps/profiles/4719-process-ctx.md
 //! [OTEP 4947]: https://github.com/open-telemetry/opentelemetry-specification/blob/main/oteps/profiles/4947-thread-ctx.md
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -26,4 +37,5 @@ mod process;
 
 pub use birth::Birth;
 pub use perfring_shm::{PROCESS_CONTEXT_MOST, ThreadContext};
+pub use perfring_types::read::Value;
 pub use process::{ContextError, ProcessContext, publish};

@@ -1,11 +1,17 @@
-//! The payload: `ProcessContext` of OpenTelemetry's protocol, as far as it is a resource of plain values.
+//! The payload: `ProcessContext` of OpenTelemetry's protocol.
+//!
+//! A hostile payload is bounded twice. It has at most 64 KiB, so its values take a few MiB at most: an empty value has two
+//! bytes there. And `prost` refuses a message within more than 100 others, which is a list within some fifty lists.
 
+use perfring_types::read::Value as Read;
 use prost::{Message, Oneof};
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Payload {
     #[prost(message, optional, tag = "1")]
     pub(crate) resource: Option<Resource>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) extra: Vec<KeyValue>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -24,11 +30,22 @@ pub(crate) struct KeyValue {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct AnyValue {
-    #[prost(oneof = "Value", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "Value", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub(crate) value: Option<Value>,
 }
 
-/// Lists, maps and bytes are left out: fields that a message does not have are skipped.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct List {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) values: Vec<AnyValue>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Map {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) values: Vec<KeyValue>,
+}
+
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum Value {
     #[prost(string, tag = "1")]
@@ -39,10 +56,32 @@ pub(crate) enum Value {
     Int(i64),
     #[prost(double, tag = "4")]
     Double(f64),
+    #[prost(message, tag = "5")]
+    List(List),
+    #[prost(message, tag = "6")]
+    Map(Map),
+    #[prost(bytes = "vec", tag = "7")]
+    Bytes(Vec<u8>),
 }
 
-/// Encodes a resource of texts.
-pub(crate) fn encode<N, V>(attributes: impl IntoIterator<Item = (N, V)>) -> Vec<u8>
+/// What readers of OTEP 4947 look for before they look for the variable of thread contexts: how its records are laid out, and
+/// the names of their attributes, of which there are none.
+fn thread_contexts() -> Vec<KeyValue> {
+    let pair = |name: &str, value| KeyValue {
+        key: name.to_owned(),
+        value: Some(AnyValue { value: Some(value) }),
+    };
+    vec![
+        pair("threadlocal.schema_version", Value::Text("tlsdesc_v1_dev".to_owned())),
+        pair("threadlocal.attribute_key_map", Value::List(List::default())),
+    ]
+}
+
+/// Encodes a resource of texts, and what readers of thread contexts need if the process may have some.
+pub(crate) fn encode<N, V>(
+    attributes: impl IntoIterator<Item = (N, V)>,
+    has_threads: bool,
+) -> Vec<u8>
 where
     N: Into<String>,
     V: Into<String>,
@@ -52,20 +91,37 @@ where
         value: Some(AnyValue { value: Some(Value::Text(value.into())) }),
     };
     let attributes = attributes.into_iter().map(pair).collect();
-    Payload { resource: Some(Resource { attributes }) }.encode_to_vec()
+    let extra = if has_threads { thread_contexts() } else { Vec::new() };
+    Payload { resource: Some(Resource { attributes }), extra }.encode_to_vec()
 }
 
-/// Decodes a resource, its values as text.
-pub(crate) fn decode(payload: &[u8]) -> Option<Vec<(String, String)>> {
-    let resource = Payload::decode(payload).ok()?.resource.unwrap_or_default();
-    let pair = |KeyValue { key, value }| {
-        let value = match value?.value? {
-            Value::Text(text) => text,
-            Value::Bool(value) => value.to_string(),
-            Value::Int(value) => value.to_string(),
-            Value::Double(value) => value.to_string(),
-        };
-        Some((key, value))
-    };
-    Some(resource.attributes.into_iter().filter_map(pair).collect())
+/// Names and values.
+pub(crate) type Pairs = Vec<(String, Read)>;
+
+/// Decodes the attributes of the resource, and the extra ones.
+pub(crate) fn decode(payload: &[u8]) -> Option<(Pairs, Pairs)> {
+    let Payload { resource, extra } = Payload::decode(payload).ok()?;
+    let attributes = resource.unwrap_or_default().attributes;
+    Some((attributes.into_iter().map(pair).collect(), extra.into_iter().map(pair).collect()))
+}
+
+fn pair(KeyValue { key, value }: KeyValue) -> (String, Read) {
+    (key, value.map_or(Read::Null, read))
+}
+
+/// A value of a kind that is not known is null.
+fn read(value: AnyValue) -> Read {
+    match value.value {
+        None => Read::Null,
+        Some(Value::Text(text)) => Read::Str(text),
+        Some(Value::Bool(value)) => Read::Bool(value),
+        Some(Value::Int(value)) => Read::I64(value),
+        Some(Value::Double(value)) => Read::F64(value),
+        Some(Value::List(list)) => Read::List(list.values.into_iter().map(read).collect()),
+        Some(Value::Map(map)) => {
+            let fields = map.values.into_iter().map(pair);
+            Read::Struct(fields.map(|(name, value)| (name.into(), value)).collect())
+        }
+        Some(Value::Bytes(bytes)) => Read::Bytes(bytes),
+    }
 }

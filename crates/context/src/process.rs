@@ -1,18 +1,25 @@
 //! Publishing a process's context, and reading that of any process.
 
 use crate::message;
-use perfring_shm::publish_process_context;
+use perfring_shm::{ThreadContext, publish_process_context};
+use perfring_types::read::Value;
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use thiserror::Error;
 
 /// What a process says of itself: its resource, with the names of OpenTelemetry's semantic conventions.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Values are text, numbers, truth values, bytes, lists and maps (`Value::Struct`), also within one another. A value of a
+/// kind that this version does not know is `Value::Null`. Names may occur more than once: the process wrote them so.
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ProcessContext {
-    /// Names and values; numbers and truth values as text. Lists and maps are left out.
-    pub attributes: Vec<(String, String)>,
+    /// Names and values of the resource.
+    pub attributes: Vec<(String, Value)>,
+    /// Names and values that are for readers on this machine and no part of the resource, such as the names that thread
+    /// contexts refer to (`threadlocal.attribute_key_map`). Outputs do not forward them.
+    pub extra: Vec<(String, Value)>,
     /// When it was published, `CLOCK_BOOTTIME`, ns. A later one says that it was changed.
     pub published_ns: u64,
 }
@@ -56,6 +63,9 @@ pub enum ContextError {
 /// Publishes attributes as this process's context, or replaces those that this function has published. They are readable
 /// to whoever may trace the process, until it ends; a forked child has none.
 ///
+/// Where the program exports the variable of thread contexts ([`ThreadContext::publish`]), the context also has the extra
+/// attributes by which profilers know of it.
+///
 /// A process has one context. If another library has published one, leave it at that: see [`ProcessContext::own`].
 ///
 /// # Errors
@@ -66,7 +76,7 @@ where
     N: Into<String>,
     V: Into<String>,
 {
-    publish_process_context(&message::encode(attributes))
+    publish_process_context(&message::encode(attributes, ThreadContext::is_exported()))
 }
 
 /// The names that the mapping can have: that of the file, or the one that `prctl(2)` gave.
@@ -105,11 +115,13 @@ impl ProcessContext {
         Self::read(std::process::id(), "self", None)
     }
 
-    /// Returns the value of an attribute.
+    /// Returns the text of an attribute of the resource: the first one of this name. `None` if its value is not text.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        let found = self.attributes.iter().find(|(its, _)| its == name);
-        found.map(|(_, value)| &**value)
+        match self.attributes.iter().find(|(its, _)| its == name)? {
+            (_, Value::Str(text)) => Some(text),
+            _ => None,
+        }
     }
 
     fn read(
@@ -224,8 +236,8 @@ fn read_at(memory: &File, place: u64) -> Result<ProcessContext, Unread> {
         return Err(Unread::Changing);
     }
     read.map_err(|_| Unread::Invalid("its payload is not where it says"))?;
-    let attributes = message::decode(&bytes);
-    let attributes =
-        attributes.ok_or(Unread::Invalid("its payload is no protobuf message of a resource"))?;
-    Ok(ProcessContext { attributes, published_ns: time })
+    let (attributes, extra) = message::decode(&bytes).ok_or(Unread::Invalid(
+        "its payload is no protobuf message of a process context, or has values within too many others",
+    ))?;
+    Ok(ProcessContext { attributes, extra, published_ns: time })
 }

@@ -43,6 +43,7 @@
 //! | `telemetry` | | `perfring::telemetry`: logs, spans and metrics with OpenTelemetry's names; `log` and `metrics` add sinks for the crates of these names |
 //! | `context` | | `perfring::context`: who a process is, as OpenTelemetry has it published; `telemetry` publishes it, and reads the thread's trace |
 //! | `tracing` | | `perfring::tracing`: a layer for the crate `tracing` |
+//! | `opentelemetry` | | `perfring::opentelemetry`: exporters for OpenTelemetry's SDK |
 //!
 //! # Records with a shape
 //!
@@ -123,6 +124,8 @@ pub use types::Record;
 
 #[cfg(feature = "context")]
 pub use perfring_context as context;
+#[cfg(feature = "opentelemetry")]
+pub use perfring_opentelemetry as opentelemetry;
 #[cfg(feature = "set")]
 pub use perfring_set as set;
 #[cfg(feature = "telemetry")]

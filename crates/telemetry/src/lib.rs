@@ -89,7 +89,7 @@
 //!
 //! | class | field | OTLP |
 //! |---|---|---|
-//! | all | the record's timestamp in a timed ring, else `time_unix_nano` | `time_unix_nano`; of a span's start and end `start_time_unix_nano` and `end_time_unix_nano` |
+//! | all | `time_unix_nano`, else the record's timestamp: a record in a timed ring has both only if it tells of the past | `time_unix_nano`; of a span's start and end `start_time_unix_nano` and `end_time_unix_nano` |
 //! | all | `process.pid` | the resource: that of the last `resource` record before it with this pid, or else the first after it |
 //! | all | `otel.scope.name` | `InstrumentationScope.name` |
 //! | `log` | `severity_number`, `severity_text`, `body`, `trace_id`, `span_id`, `event_name`, `observed_time_unix_nano` | the same of `LogRecord` |
@@ -125,9 +125,9 @@
 //! container a ring of its own (`perfring-set`).
 //!
 //! Not carried: exemplars and summaries, trace state and flags, links'
-//! attributes, versions and attributes of scopes, schema URLs, counts of dropped attributes,
-//! attributes within attributes, lists of text, and a span's events (they are log records with the
-//! span's id).
+//! attributes, versions and attributes of scopes, schema URLs,
+//! attributes within attributes, lists of one value that is no number (they are the value), and a span's events (they are
+//! log records with the span's id).
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
@@ -152,7 +152,7 @@ pub use ids::{SpanId, TraceId};
 pub use perfring_producer as producer;
 pub use perfring_producer::types;
 pub use place::SinkError;
-pub use resource::Resource;
+pub use resource::{Resource, ResourceValue};
 pub use severity::{Severity, SpanKind, Status, Temporality};
 pub use signals::{
     Attributes, COMMON, Exponential, FIRST, Gauge, Histogram, Log, Signal, SpanEnd, SpanStart, Sum,

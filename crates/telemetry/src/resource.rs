@@ -1,10 +1,12 @@
 //! The description of the process that writes.
 
 use crate::names::{self, AttributeName};
+use crate::value::Value;
 use percent_encoding::percent_decode_str;
 use perfring_producer::types::Class;
 use perfring_producer::types::tagged::TaggedWriter;
 use std::borrow::Cow;
+use std::fmt;
 use std::fs;
 use std::path::Path;
 
@@ -17,11 +19,86 @@ use std::path::Path;
 /// assert_eq!(resource.get("service.name"), Some("shop"));
 /// assert_eq!(resource.get("telemetry.sdk.name"), Some("perfring"));
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resource {
-    attributes: Vec<(Cow<'static, str>, Cow<'static, str>)>,
+    attributes: Vec<(Cow<'static, str>, ResourceValue)>,
     /// The process that the resource was made in, and the id that it got.
     instance: Option<(u32, String)>,
+}
+
+/// A value of an attribute of a [`Resource`].
+///
+/// ```
+/// use perfring_telemetry::Resource;
+/// let resource = Resource::here().with("host.cpus", 8).with("canary", true).with("zone", "b");
+/// assert_eq!((resource.get("zone"), resource.get("canary")), (Some("b"), None)); // that is no text
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ResourceValue {
+    /// Text.
+    Text(Cow<'static, str>),
+    /// A truth value.
+    Bool(bool),
+    /// A signed integer.
+    I64(i64),
+    /// A number.
+    F64(f64),
+    /// A list of the others: see [`Value::List`]. A list in a list is text.
+    List(Vec<ResourceValue>),
+}
+
+macro_rules! from {
+    ($($type:ty: $variant:ident),* $(,)?) => {$(
+        impl From<$type> for ResourceValue {
+            fn from(value: $type) -> Self {
+                ResourceValue::$variant(value.into())
+            }
+        }
+    )*};
+}
+
+from! { &'static str: Text, String: Text, Cow<'static, str>: Text, bool: Bool, i32: I64, i64: I64, f64: F64 }
+
+impl fmt::Display for ResourceValue {
+    /// Writes text as it is, and a list as `[a b]`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ResourceValue::Text(text) => f.write_str(text),
+            ResourceValue::Bool(value) => value.fmt(f),
+            ResourceValue::I64(value) => value.fmt(f),
+            ResourceValue::F64(value) => value.fmt(f),
+            ResourceValue::List(values) => {
+                f.write_str("[")?;
+                for (at, value) in values.iter().enumerate() {
+                    write!(f, "{}{value}", if at > 0 { " " } else { "" })?;
+                }
+                f.write_str("]")
+            }
+        }
+    }
+}
+
+impl ResourceValue {
+    fn write(&self, name: &str, writer: &mut TaggedWriter<'_>) {
+        match self {
+            ResourceValue::List(values) => {
+                let values: Vec<_> = values.iter().map(ResourceValue::one).collect();
+                Value::List(&values).write(name, writer);
+            }
+            one => one.one().write(name, writer),
+        }
+    }
+
+    fn one(&self) -> Value<'_> {
+        match self {
+            ResourceValue::Text(text) => Value::Str(text),
+            ResourceValue::Bool(value) => Value::Bool(*value),
+            ResourceValue::I64(value) => Value::I64(*value),
+            ResourceValue::F64(value) => Value::F64(*value),
+            ResourceValue::List(_) => Value::Display(self),
+        }
+    }
 }
 
 impl Resource {
@@ -75,6 +152,14 @@ impl Resource {
         #[cfg(feature = "context")]
         if let Ok(Some(published)) = perfring_context::ProcessContext::own() {
             for (name, value) in published.attributes {
+                let value = match value {
+                    perfring_context::Value::Null => continue,
+                    perfring_context::Value::Str(text) => text.into(),
+                    perfring_context::Value::Bool(value) => value.into(),
+                    perfring_context::Value::I64(value) => value.into(),
+                    perfring_context::Value::F64(value) => value.into(),
+                    other => ResourceValue::from(other.to_string()),
+                };
                 this = this.with(name, value);
             }
         }
@@ -92,7 +177,8 @@ impl Resource {
             Ok(Some(_)) => Ok(()),
             _ => {
                 let own = self.child_instance();
-                perfring_context::publish(self.attributes_here(own.as_deref()))
+                let attributes = self.attributes_here(own.as_deref());
+                perfring_context::publish(attributes.map(|(name, value)| (name, value.to_string())))
             }
         }
     }
@@ -102,7 +188,7 @@ impl Resource {
     pub fn with(
         mut self,
         name: impl Into<Cow<'static, str>>,
-        value: impl Into<Cow<'static, str>>,
+        value: impl Into<ResourceValue>,
     ) -> Self {
         let (name, value) = (name.into(), value.into());
         match self.attributes.iter_mut().find(|(its, _)| *its == name) {
@@ -112,11 +198,13 @@ impl Resource {
         self
     }
 
-    /// Returns the value of an attribute.
+    /// Returns the text of an attribute; `None` if its value is not text.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        let found = self.attributes.iter().find(|(its, _)| its == name);
-        found.map(|(_, value)| &**value)
+        match self.attributes.iter().find(|(its, _)| its == name)? {
+            (_, ResourceValue::Text(text)) => Some(text),
+            _ => None,
+        }
     }
 
     /// Returns the id of this process, if it is a forked child of the process that the resource was made in.
@@ -130,10 +218,10 @@ impl Resource {
     fn attributes_here<'a>(
         &'a self,
         own: Option<&'a str>,
-    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+    ) -> impl Iterator<Item = (&'a str, Cow<'a, ResourceValue>)> {
         self.attributes.iter().map(move |(name, value)| match own {
-            Some(own) if name == INSTANCE => (&**name, own),
-            _ => (&**name, &**value),
+            Some(own) if name == INSTANCE => (&**name, Cow::Owned(own.to_owned().into())),
+            _ => (&**name, Cow::Borrowed(value)),
         })
     }
 
@@ -143,7 +231,7 @@ impl Resource {
         for (name, value) in
             self.attributes_here(own.as_deref()).filter(|(name, _)| *name != names::PID)
         {
-            writer.text(AttributeName::new(Class::Resource, name).as_str(), value);
+            value.write(AttributeName::new(Class::Resource, name).as_str(), writer);
         }
     }
 }
@@ -303,7 +391,10 @@ mod tests {
         // As a forked child has it: the resource was made in another process.
         let forked = Resource { instance: Some((1, id(&here))), ..here.clone() };
         let own = forked.child_instance().unwrap();
-        assert!(forked.attributes_here(Some(&own)).any(|pair| pair == (INSTANCE, &*own)));
+        let text = ResourceValue::from(own.clone());
+        assert!(
+            forked.attributes_here(Some(&own)).any(|pair| pair == (INSTANCE, Cow::Borrowed(&text)))
+        );
         let named = forked.with(INSTANCE, "mine");
         assert_eq!(named.child_instance(), None, "it is the program's own choice");
         assert_eq!(uuid(8, hash(b"")), "6c62272e-07bb-8142-a2b8-21756295c58d");

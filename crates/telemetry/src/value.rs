@@ -36,6 +36,9 @@ pub enum Value<'a> {
     F64s(&'a [f64]),
     /// Unsigned integers.
     U64s(&'a [u64]),
+    /// Values of any kinds but lists: in the record, the same name with each of them. So a list of one that is no number is
+    /// read as that value, and a list in a list as more of its values.
+    List(&'a [Value<'a>]),
     /// Text, formatted directly into the record.
     Display(&'a dyn fmt::Display),
     /// Text, formatted directly into the record.
@@ -43,8 +46,18 @@ pub enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// Appends the value to a record.
-    pub(crate) fn write<'k>(&self, key: impl Into<Key<'k>>, writer: &mut TaggedWriter<'_>) {
+    /// Appends the value to a record that [`Sink::write`](crate::Sink::write) writes.
+    ///
+    /// ```
+    /// use perfring_telemetry::Value;
+    /// use perfring_telemetry::types::tagged::{TaggedWriter, Values};
+    /// let mut payload = Vec::new();
+    /// Value::List(&["a".into(), "b".into()]).write("hosts", &mut TaggedWriter::new(&mut payload));
+    /// let names: Vec<_> = Values::new(&payload).map(|value| value.unwrap().name).collect();
+    /// assert_eq!(names, ["hosts", "hosts"]);
+    /// ```
+    pub fn write<'k>(&self, key: impl Into<Key<'k>>, writer: &mut TaggedWriter<'_>) {
+        let key = key.into();
         match *self {
             Value::None => writer.none(key),
             Value::Bool(value) => writer.bool(key, value),
@@ -57,6 +70,11 @@ impl Value<'_> {
             Value::U128(value) => writer.u128(key, value),
             Value::F64s(value) => writer.f64s(key, value),
             Value::U64s(value) => writer.u64s(key, value),
+            Value::List([]) => writer.u64s(key, &[]),
+            Value::List([Value::F64(one)]) => writer.f64s(key, &[*one]),
+            Value::List([Value::U64(one)]) => writer.u64s(key, &[*one]),
+            Value::List([Value::I64(one)]) if *one >= 0 => writer.u64s(key, &[one.unsigned_abs()]),
+            Value::List(values) => values.iter().for_each(|value| value.write(key, writer)),
             Value::Display(value) => writer.display(key, value),
             Value::Debug(value) => writer.debug(key, value),
         }
@@ -77,6 +95,7 @@ impl fmt::Debug for Value<'_> {
             Value::U128(value) => value.fmt(f),
             Value::F64s(value) => value.fmt(f),
             Value::U64s(value) => value.fmt(f),
+            Value::List(values) => values.fmt(f),
             Value::Display(value) => value.fmt(f),
             Value::Debug(value) => value.fmt(f),
         }

@@ -58,9 +58,11 @@ impl<'a> Signal<'a> {
                 let scoped = !matches!(class, Class::SpanEnd | Class::Resource);
                 let pid = class != Class::Resource;
                 let common = signal.common();
-                common.truncated = fields.take(CUT, unsigned).unwrap_or_default();
-                let reported = fields.take(names::TIME, unsigned);
-                common.time = record.wall.or(reported);
+                // What a program left out itself, and what the record had no room for, are counted one by one.
+                let counts = fields.take(CUT, list(unsigned)).unwrap_or_default();
+                common.truncated = counts.into_iter().fold(0, u64::saturating_add);
+                // In a timed ring, a record with a time of its own tells of the past.
+                common.time = fields.take(names::TIME, unsigned).or(record.wall);
                 if pid {
                     common.pid = fields.take(names::PID, unsigned);
                 }
@@ -126,7 +128,7 @@ fn plain<'a>(
     fault: Option<Fault>,
 ) -> Signal<'a> {
     let name = record.kind_of().map_or("", |kind| kind.name.as_str());
-    let common = Common { time: record.wall.or(common.time), ..common };
+    let common = Common { time: common.time.or(record.wall), ..common };
     let (trace_id, span_id) = (None, None);
     Signal::Plain(Plain { common, name, kind: record.kind, body, trace_id, span_id, fault })
 }

@@ -129,7 +129,7 @@ impl Resources {
             let of_own = |name: &str| published.iter().any(|(its, _)| its == name);
             let added: Vec<_> =
                 self.added.0.iter().filter(|(name, _)| !of_own(name)).cloned().collect();
-            published.extend(added);
+            published.extend(added.into_iter().map(|(name, value)| (name, Value::Str(value))));
             if !published.iter().any(|(name, _)| name == SERVICE) {
                 let known =
                     pid.is_some_and(|pid| pid == u64::from(owner.pid)) && !owner.name.is_empty();
@@ -139,8 +139,7 @@ impl Resources {
             if let Some(pid) = pid {
                 attributes.push((names::PID.into(), Value::U64(pid)));
             }
-            let others = published.into_iter().filter(|(name, _)| name != names::PID);
-            attributes.extend(others.map(|(name, value)| (name, Value::Str(value))));
+            attributes.extend(published.into_iter().filter(|(name, _)| name != names::PID));
             Arc::new(Reported { attributes, start: None, truncated: 0 })
         });
         Arc::clone(made)
@@ -170,7 +169,7 @@ impl Resources {
 
 /// Returns what the writer of a ring has published of itself: the process of this number, else the ring's one producer.
 /// Only of a process that has the ring mapped: the number is of its own pid namespace.
-fn context(origin: &Origin, pid: Option<u64>) -> Vec<(String, String)> {
+fn context(origin: &Origin, pid: Option<u64>) -> Vec<(String, Value)> {
     let owner = &origin.producer;
     let pid = pid.or((owner.epoch > 0).then_some(owner.pid.into()));
     let Some(pid) = pid.and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0) else {
@@ -240,6 +239,22 @@ mod tests {
             let pids = names.filter(|name| **name == names::PID).count();
             assert_eq!(pids, usize::from(pid.is_some()), "it is the record's, not the context's");
         }
+        // Lists, maps and bytes arrive as such: hosts=["a"], owner={"k": bytes}, and none of the extra attributes.
+        let field =
+            |number: u8, bytes: &[u8]| [&[number << 3 | 2, bytes.len() as u8], bytes].concat();
+        let pair = |name: &str, value: &[u8]| [field(1, name.as_bytes()), field(2, value)].concat();
+        let list = field(5, &field(1, &field(1, b"a")));
+        let map = field(6, &field(1, &pair("k", &field(7, &[0, 255]))));
+        let attributes = [field(1, &pair("hosts", &list)), field(1, &pair("owner", &map))].concat();
+        let payload = [field(1, &attributes), field(2, &pair("extra", &field(1, b"x")))].concat();
+        perfring_shm::publish_process_context(&payload).unwrap();
+        let mut again = Resources::default();
+        let reported = again.unknown(&origin, None);
+        let hosts = Value::List(vec![Value::Str("a".into())]);
+        assert_eq!(reported.get("hosts"), Some(&hosts));
+        let owner = Value::Struct(vec![("k".into(), Value::Bytes(vec![0, 255]))]);
+        assert_eq!(reported.get("owner"), Some(&owner));
+        assert_eq!(reported.get("extra"), None);
         // The next producer of the ring is another process, which may have the same pid.
         drop(producer);
         let producer = Producer::attach_as(&path, "next").unwrap();

@@ -2,11 +2,15 @@
 //!
 //! A tracing library defines the thread-local variable `otel_thread_ctx_v1`, a pointer to a record of the span that
 //! is active in the thread, or null. The dynamic linker finds it, if the library or the program exports it.
+//!
+//! perfring is such a library where it publishes: [`ThreadContext::publish`]. Rust has no stable way to define a thread-local
+//! variable with a symbol, so assembly does. The definition is weak: where another library of the same program defines the
+//! name, the linker takes that one, and both mean the same variable.
 
 use nix::libc;
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU64, Ordering, compiler_fence};
 
 /// What a thread works for, as a tracing library of this process says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +35,134 @@ struct ContextHead {
 
 type ContextSlot = AtomicPtr<ContextHead>;
 
+/// A record of this library, one for each thread, as OTEP 4947 lays it out: [`ContextHead`], and no attributes behind it.
+#[repr(C)]
+struct OwnRecord {
+    /// The trace's id and the span's, whose bytes are in the order of the memory.
+    ids: [AtomicU64; 3],
+    valid: AtomicU8,
+    trace_flags: AtomicU8,
+    attributes: AtomicU16,
+    /// Whether this thread's variable points here. Not a part of the layout.
+    attached: AtomicU8,
+}
+
+const _: () = {
+    use std::mem::offset_of;
+    assert!(offset_of!(OwnRecord, valid) == offset_of!(ContextHead, valid));
+    assert!(offset_of!(OwnRecord, trace_flags) == offset_of!(ContextHead, trace_flags));
+    assert!(offset_of!(OwnRecord, attributes) == offset_of!(OwnRecord, trace_flags) + 1);
+};
+
 thread_local! {
     /// This thread's variable; null where there is none.
     static SLOT: Cell<Option<*const ContextSlot>> = const { Cell::new(None) };
+    /// It has no destructor, so it is there for as long as the thread's variable, which is in the thread's memory, too.
+    static OWN: OwnRecord = const {
+        OwnRecord {
+            ids: [const { AtomicU64::new(0) }; 3],
+            valid: AtomicU8::new(0),
+            trace_flags: AtomicU8::new(0),
+            attributes: AtomicU16::new(0),
+            attached: AtomicU8::new(0),
+        }
+    };
+}
+
+// The variable: 8 bytes of zeros in each thread.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+std::arch::global_asm!(
+    ".pushsection .tbss.otel_thread_ctx_v1,\"awT\",@nobits",
+    ".weak otel_thread_ctx_v1",
+    ".type otel_thread_ctx_v1, @object",
+    ".size otel_thread_ctx_v1, 8",
+    ".p2align 3",
+    "otel_thread_ctx_v1:",
+    ".zero 8",
+    ".popsection",
+);
+
+/// Returns the calling thread's variable, as this library and each other one of the program mean it.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn variable() -> *const ContextSlot {
+    let offset: usize;
+    // SAFETY: the sequence of TLSDESC, which linkers know as a whole: they replace it in a program. The function that it calls
+    // in a shared library keeps all registers but this one and the flags. (No `nostack`: the call pushes its return address.)
+    unsafe {
+        std::arch::asm!(
+            "lea rax, [rip + otel_thread_ctx_v1@tlsdesc]",
+            "call [rax + otel_thread_ctx_v1@tlscall]",
+            out("rax") offset,
+        );
+    }
+    let pointer: usize;
+    // SAFETY: the first word of a thread's control block is its own address.
+    unsafe {
+        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, pure, readonly, preserves_flags));
+    }
+    ptr::with_exposed_provenance(pointer.wrapping_add(offset))
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+fn variable() -> *const ContextSlot {
+    ptr::null()
 }
 
 impl ThreadContext {
+    /// Creates a context. `trace_flags` are W3C's: bit 0 says that the trace is sampled.
+    #[must_use]
+    pub const fn new(trace_id: [u8; 16], span_id: [u8; 8], trace_flags: u8) -> Self {
+        ThreadContext { trace_id, span_id, trace_flags }
+    }
+
+    /// Publishes what the calling thread works for from now on, for profilers; `None` if for no trace. A few stores; the first
+    /// time in a thread, a few more.
+    ///
+    /// Call it where a span is entered, and where it is left, with the span around it or `None`. It does nothing in a thread
+    /// where another library has attached a record. A process has one library that publishes: one that attaches later frees
+    /// the record that it finds, as if it were its own.
+    ///
+    /// Profilers find the variable only if the program exports it. The build script of the program says so to the linker:
+    /// `cargo::rustc-link-arg-bins=-Wl,--export-dynamic-symbol=otel_thread_ctx_v1`. On other machines than x86-64 this does
+    /// nothing.
+    ///
+    /// A signal handler of this thread, and a profiler that has stopped it, see the context before, the one after, or none.
+    ///
+    /// ```
+    /// use perfring_shm::ThreadContext;
+    /// let (trace, serve, query) = ([1; 16], [2; 8], [3; 8]);
+    /// ThreadContext::publish(Some(&ThreadContext::new(trace, serve, 1))); // enters the span
+    /// ThreadContext::publish(Some(&ThreadContext::new(trace, query, 1))); // and one within it
+    /// ThreadContext::publish(Some(&ThreadContext::new(trace, serve, 1))); // leaves that
+    /// ThreadContext::publish(None);
+    /// ```
+    #[inline]
+    pub fn publish(context: Option<&ThreadContext>) {
+        // A thread at its end has no record any more only if it had a destructor.
+        let _ = OWN.try_with(|own| {
+            // Relaxed: who reads this runs in this thread, or while it is stopped. The compiler keeps the order by the fences.
+            own.valid.store(0, Ordering::Relaxed);
+            compiler_fence(Ordering::Release);
+            let Some(context) = context else { return };
+            let (words, _) = context.trace_id.as_chunks::<8>();
+            for (ids, bytes) in own.ids.iter().zip(words.iter().chain([&context.span_id])) {
+                ids.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+            }
+            own.trace_flags.store(context.trace_flags, Ordering::Relaxed);
+            compiler_fence(Ordering::Release);
+            own.valid.store(1, Ordering::Relaxed);
+            if own.attached.load(Ordering::Relaxed) == 0 {
+                let _ = attach(own); // none: this machine has no variable
+            }
+        });
+    }
+
+    /// Returns whether this program, or a library that it has loaded, exports the variable, so that profilers find it.
+    #[must_use]
+    pub fn is_exported() -> bool {
+        !SLOT.get().unwrap_or_else(find).is_null()
+    }
+
     /// Returns the context of the calling thread, if a tracing library has attached one.
     ///
     /// A thread looks once whether the process has the variable: a library that is loaded later is seen by threads
@@ -62,6 +188,22 @@ impl ThreadContext {
         let some = trace_id != [0; 16] && span_id != [0; 8];
         some.then_some(ThreadContext { trace_id, span_id, trace_flags })
     }
+}
+
+/// Has this thread's variable point to its own record, unless it points to another library's.
+#[cold]
+fn attach(own: &OwnRecord) -> Option<()> {
+    let record: *const OwnRecord = own;
+    // SAFETY: null, or the thread's own variable: 8 aligned bytes that live as long as the thread. What else writes them are
+    // libraries that keep OTEP 4947, in this thread.
+    let taken = unsafe { variable().as_ref() }?.compare_exchange(
+        ptr::null_mut(),
+        record.cast_mut().cast(),
+        Ordering::Relaxed,
+        Ordering::Relaxed,
+    );
+    own.attached.store(u8::from(taken.is_ok()), Ordering::Relaxed);
+    Some(())
 }
 
 #[cold]
