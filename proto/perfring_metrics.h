@@ -84,6 +84,17 @@ static inline uint64_t perfring_metric_stripe(const struct perfring_metric *metr
 	return (words + PERFRING_METRIC_LINE - 1) / PERFRING_METRIC_LINE * PERFRING_METRIC_LINE;
 }
 
+/* Returns whether a histogram can have these buckets: from one power of two to another that a normal double can be. */
+static inline int perfring_metric_buckets_fit(const struct perfring_metric *metric, uint64_t shape)
+{
+	int64_t end = (int64_t)metric->first + metric->buckets, width;
+	if (metric->scale > 4 || (shape >> 8 & 0xff) || !metric->buckets ||
+	    metric->buckets > PERFRING_METRIC_BUCKETS_MAX)
+		return 0;
+	width = (int64_t)1 << metric->scale;
+	return metric->first % width == 0 && end % width == 0 && metric->first >= -1022 * width && end <= 1024 * width;
+}
+
 /* Takes the block at `*at` (0 for the first), and moves on. Returns 1; 0 at the end; -1 at a block that no process writes. A
  * block of an unknown kind is passed over. */
 static inline int perfring_metrics_next(const void *area, uint64_t size, uint64_t *at, struct perfring_metric *metric)
@@ -112,6 +123,10 @@ static inline int perfring_metrics_next(const void *area, uint64_t size, uint64_
 		metric->stripes = (uint32_t)(head >> 40);
 		if (metric->kind < PERFRING_METRIC_COUNTER_U64 || metric->kind > PERFRING_METRIC_RECORD)
 			continue;
+		/* A type that no application may have. */
+		if (metric->type != PERFRING_TYPE_SAMPLE &&
+		    (metric->type < 64 || metric->type >> 16 == PERFRING_TYPE_NOP >> 16))
+			return -1;
 		owner = perfring_metric_load(block + 2);
 		metric->slot = (uint32_t)(owner >> 48);
 		metric->epoch = owner & 0xffffffffffffULL;
@@ -125,7 +140,7 @@ static inline int perfring_metrics_next(const void *area, uint64_t size, uint64_
 			metric->scale = (uint32_t)(shape & 0xff);
 			metric->buckets = (uint32_t)(shape >> 16) & 0xffff;
 			metric->first = (int32_t)(uint32_t)(shape >> 32);
-			if (metric->scale > 4 || !metric->buckets || metric->buckets > PERFRING_METRIC_BUCKETS_MAX)
+			if (!perfring_metric_buckets_fit(metric, shape))
 				return -1;
 		}
 		if (metric->kind == PERFRING_METRIC_RECORD && shape > UINT32_MAX)

@@ -12,6 +12,7 @@ mod beside_da0ee0c;
 mod c_creates;
 mod c_headers;
 mod c_hostile;
+mod c_metrics;
 mod c_removed;
 mod c_types;
 mod cpu_deaths;

@@ -1,0 +1,132 @@
+//! `perfring_metrics.h` finds in a metrics area what Rust finds, in every build, and in areas of any words.
+
+use perfring_consumer::{MetricKind, MetricValue, Observer, Start};
+use perfring_producer::types::{Encoding, Schema};
+use perfring_producer::{Buckets, Metrics, Options, files::create};
+use perfring_testkit::rng::Rng;
+use perfring_testkit::size::cases;
+use perfring_tests::foreign::{Build, c_program};
+use perfring_tests::ring_dir;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+
+fn fill(ring: &Path) {
+    let options = Options { size: 4096, metrics_size: 64 << 10, ..Options::many() };
+    create(ring, &options).unwrap();
+    let metrics = Metrics::attach(ring).unwrap();
+    let schema = |name| Schema::new(name, Encoding::Tagged).with_hashed_id();
+    let take = |name, kind, stripes| metrics.register(&schema(name), kind, stripes).unwrap();
+    take("a", MetricKind::CounterU64, 4).add(7);
+    take("b", MetricKind::CounterF64, 1).add_f64(0.5);
+    take("c", MetricKind::UpDownI64, 2).add((-3i64).cast_unsigned());
+    take("d", MetricKind::UpDownF64, 1).add_f64(-0.25);
+    take("e", MetricKind::GaugeI64, 1).set((-1i64).cast_unsigned());
+    take("f", MetricKind::GaugeF64, 1).set(1.5f64.to_bits());
+    take("g", MetricKind::GaugeF64, 1);
+    let buckets = Buckets::new(2, -4, 4).unwrap();
+    let histogram = take("h", MetricKind::Histogram(buckets), 2);
+    for value in [0.0, 0.25, 1.0, 1.5, 100.0, -1.0] {
+        histogram.record(buckets, value);
+    }
+    let record = metrics.with_description(schema("i"), || b"some bytes".to_vec());
+    drop(record.unwrap());
+}
+
+/// What the C program should say.
+fn expected(ring: &Path) -> String {
+    let metrics = Observer::attach(ring, Start::Latest).unwrap().metrics().unwrap();
+    let mut text = String::new();
+    for sample in &metrics.samples {
+        let (kind, id, pid) = (sample.metric.code(), sample.kind.get(), sample.pid.unwrap_or(0));
+        write!(text, "{} {id} {kind} {pid} ", sample.at).unwrap();
+        match &sample.value {
+            MetricValue::U64(value) => write!(text, "{value}").unwrap(),
+            MetricValue::I64(value) => write!(text, "{value}").unwrap(),
+            MetricValue::F64(value) => write!(text, "{value:.3}").unwrap(),
+            MetricValue::Record(_) => text.push_str("record"),
+            MetricValue::Histogram { buckets, counts, zeros, sum, range, refused } => {
+                let count = counts.iter().sum::<u64>() + zeros;
+                write!(text, "{count} {zeros} {refused} {sum:.3}").unwrap();
+                if let Some((least, greatest)) = range {
+                    write!(text, " {least:.3} {greatest:.3}").unwrap();
+                }
+                for (at, count) in (buckets.first()..).zip(counts).filter(|(_, count)| **count > 0)
+                {
+                    write!(text, " {at}:{count}").unwrap();
+                }
+            }
+        }
+        text.push('\n');
+    }
+    text.push_str(if metrics.damage.is_some() { "damaged\n" } else { "end\n" });
+    text
+}
+
+fn said(exe: &Path, ring: &Path) -> String {
+    let output = Command::new(exe).arg(ring).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn c_finds_what_rust_finds_in_a_metrics_area() {
+    let dir = ring_dir();
+    let ring = dir.path().join("ring");
+    fill(&ring);
+    let expected = expected(&ring);
+    assert_eq!(expected.lines().count(), 9, "eight that were set, and the end: {expected}");
+    let mut builds = 0;
+    for build in Build::ALL {
+        let Some(exe) = c_program(build, "tests/foreign/c_metrics.c", dir.path()) else { continue };
+        // Rust leaves out a gauge that was never set.
+        let said: String = said(&exe, &ring).lines().filter(|line| !line.ends_with("unset")).fold(
+            String::new(),
+            |mut all, line| {
+                all += line;
+                all.push('\n');
+                all
+            },
+        );
+        assert_eq!(said, expected, "{build:?}");
+        builds += 1;
+    }
+    assert!(builds > 0, "a C compiler: install gcc");
+}
+
+#[test]
+fn no_damaged_area_leads_c_or_rust_out_of_its_bounds() {
+    let dir = ring_dir();
+    let (ring, damaged) = (dir.path().join("ring"), dir.path().join("damaged"));
+    fill(&ring);
+    let exe = c_program(Build::Sanitized, "tests/foreign/c_metrics.c", dir.path());
+    let exe = exe.expect("a C compiler: install gcc");
+    let image = std::fs::read(&ring).unwrap();
+    let begin = image.len() - (64 << 10);
+    let end = begin + 8192;
+    let mut rng = Rng::from_env();
+    let mut ended = 0;
+    for _ in 0..cases(60, 3000) {
+        let mut other = image.clone();
+        for _ in 0..1 + rng.below(3) {
+            let at = begin + 8 * rng.index((end - begin) / 8);
+            let value = match rng.below(4) {
+                0 => rng.any(),
+                1 => rng.below(1 << 16),
+                2 => u64::MAX,
+                _ => 64 * rng.below(64),
+            };
+            other[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+        }
+        std::fs::write(&damaged, &other).unwrap();
+        let (rust, c) = (expected(&damaged), said(&exe, &damaged));
+        ended += usize::from(rust.ends_with("damaged\n"));
+        // The same blocks: what is no number is shown otherwise by C.
+        let blocks = |text: &str| -> Vec<String> {
+            let shown = text.lines().filter(|line| !line.ends_with("unset"));
+            shown.map(|line| line.split(' ').take(3).collect::<Vec<_>>().join(" ")).collect()
+        };
+        assert_eq!(blocks(&rust), blocks(&c), "{rust}\n{c}");
+    }
+    assert!(ended > 0);
+}
