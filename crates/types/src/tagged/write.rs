@@ -60,7 +60,11 @@ impl<'k> From<&'k str> for Key<'k> {
 pub struct TaggedWriter<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
-    limit: usize,
+    /// Where values end at the latest, as an offset in `out`: a multiple of 8 behind `start`. The space for the value that
+    /// counts truncated ones is behind it, until that is written.
+    end: usize,
+    /// Whether there is that space.
+    counts: bool,
     /// The number of truncated values, and the offset of the value that counts them.
     truncated: u64,
     truncated_at: Option<usize>,
@@ -72,7 +76,8 @@ impl<'a> TaggedWriter<'a> {
     #[inline]
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         let start = out.len();
-        TaggedWriter { out, start, limit: LONGEST, truncated: 0, truncated_at: None }
+        let end = start + LONGEST / 8 * 8 - CUT_SIZE;
+        TaggedWriter { out, start, end, counts: true, truncated: 0, truncated_at: None }
     }
 
     /// Limits the payload to `limit` bytes. 24 of them are reserved for the count of truncated
@@ -80,7 +85,9 @@ impl<'a> TaggedWriter<'a> {
     #[must_use]
     #[inline]
     pub fn with_limit(self, limit: usize) -> Self {
-        TaggedWriter { limit: limit.min(LONGEST), ..self }
+        let limit = limit.min(LONGEST) & !7;
+        let end = self.start + limit.saturating_sub(CUT_SIZE);
+        TaggedWriter { end, counts: limit >= CUT_SIZE, ..self }
     }
 
     /// Returns whether a value was truncated or left out.
@@ -143,11 +150,15 @@ impl<'a> TaggedWriter<'a> {
     #[inline]
     pub fn text<'k>(&mut self, key: impl Into<Key<'k>>, value: &str) {
         let key = key.into();
-        let room = self.room(key);
-        if room.is_some_and(|room| value.len() <= room) {
-            self.put(key, TEXT, value.as_bytes());
-            return;
+        match self.room(key) {
+            Some(room) if value.len() <= room => self.put(key, TEXT, value.as_bytes()),
+            room => self.shorten(key, value, room),
         }
+    }
+
+    /// Appends as much of a text as there is room for.
+    #[cold]
+    fn shorten(&mut self, key: Key<'_>, value: &str, room: Option<usize>) {
         match room.and_then(|room| room.checked_sub(CUT.len())) {
             Some(room) => {
                 let kept = whole_chars(value, room);
@@ -260,7 +271,7 @@ impl<'a> TaggedWriter<'a> {
     #[inline]
     fn word(&mut self, key: Key<'_>, tag: u8, value: [u8; 8]) {
         match key {
-            Key::Field(field) if self.room(key).is_some_and(|room| room >= 8) => {
+            Key::Field(field) if self.out.len() + HEAD + 8 <= self.end => {
                 let mut both = [0; HEAD + 8];
                 both[..HEAD].copy_from_slice(&head(field, tag, 0, 8));
                 both[HEAD..].copy_from_slice(&value);
@@ -284,9 +295,7 @@ impl<'a> TaggedWriter<'a> {
     #[inline]
     fn room(&self, key: Key<'_>) -> Option<usize> {
         // Padding does not matter: limit and length are taken as multiples of 8.
-        let limit = self.limit & !7;
-        let kept = if self.truncated_at.is_some() { 0 } else { CUT_SIZE };
-        limit.checked_sub(self.written() + kept + HEAD + name(key).len())
+        self.end.checked_sub(self.out.len() + HEAD + name(key).len())
     }
 
     #[inline]
@@ -319,8 +328,12 @@ impl<'a> TaggedWriter<'a> {
 
     #[inline]
     fn pad(&mut self) {
-        let len = self.written();
-        self.out.extend_from_slice(&[0; 7][..len.next_multiple_of(8) - len]);
+        // Eight zeros and a shorter length: a copy of a fixed length is one instruction.
+        let padded = self.start + self.written().next_multiple_of(8);
+        if self.out.len() != padded {
+            self.out.extend_from_slice(&[0; 8]);
+            self.out.truncate(padded);
+        }
     }
 
     /// Counts one more. The first time, adds the value for the count, in the space reserved for it.
@@ -329,9 +342,10 @@ impl<'a> TaggedWriter<'a> {
         self.truncated += 1;
         if let Some(at) = self.truncated_at {
             self.out[at..at + 8].copy_from_slice(&self.truncated.to_ne_bytes());
-        } else if self.limit & !7 >= self.written() + CUT_SIZE {
+        } else if self.counts {
             self.truncated_at = Some(self.out.len() + HEAD + CUT.len());
             self.put(Key::Name(CUT), U64, &self.truncated.to_ne_bytes());
+            self.end += CUT_SIZE;
         }
     }
 }
@@ -363,14 +377,16 @@ struct LimitedText<'a> {
 
 impl fmt::Write for LimitedText<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let kept = whole_chars(text, self.end - self.out.len());
-        self.out.extend_from_slice(kept.as_bytes());
-        if kept.len() < text.len() {
-            self.truncated = true;
-            self.end = self.out.len(); // nothing after it, even if a character would fit
-            return Err(fmt::Error);
+        let room = self.end - self.out.len();
+        if text.len() <= room {
+            self.out.extend_from_slice(text.as_bytes());
+            return Ok(());
         }
-        Ok(())
+        let kept = whole_chars(text, room);
+        self.out.extend_from_slice(kept.as_bytes());
+        self.truncated = true;
+        self.end = self.out.len(); // nothing after it, even if a character would fit
+        Err(fmt::Error)
     }
 }
 
