@@ -130,6 +130,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod attached;
 mod handle;
 mod ids;
 #[cfg(feature = "log")]
@@ -137,6 +138,7 @@ pub mod log;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 pub mod names;
+mod opening;
 mod place;
 mod resource;
 mod ring;
@@ -147,6 +149,7 @@ mod threads;
 mod value;
 
 pub use ids::{SpanId, TraceId};
+pub use opening::options;
 pub use perfring_producer as producer;
 pub use perfring_producer::types;
 pub use place::SinkError;
@@ -155,5 +158,5 @@ pub use severity::{Severity, SpanKind, Status, Temporality};
 pub use signals::{
     Attributes, COMMON, FIRST, Gauge, Histogram, Log, Signal, SpanEnd, SpanStart, Sum,
 };
-pub use sink::{Sink, options};
+pub use sink::Sink;
 pub use value::Value;

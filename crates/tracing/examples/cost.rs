@@ -76,6 +76,9 @@ impl Row {
 /// Checks the records of a turn that begins with this number.
 type Check = fn(&[Row], u64, &mut HashSet<Vec<u8>>) -> bool;
 
+/// What it is called, what is called, and how its records are checked.
+type Case = (&'static str, fn(u64), Check);
+
 /// Returns whether each number of the turn is there once, in a record that this accepts.
 fn all_once(rows: &[Row], from: u64, field: &str, accept: impl Fn(&Row, u64) -> bool) -> bool {
     let mut seen = HashSet::new();
@@ -239,7 +242,19 @@ fn contestants(dir: &Path) -> Result<Vec<Contestant>, Failure> {
     let layer = PerfringLayer::new(sink.clone());
     let fmt = tracing_subscriber::fmt::layer().with_writer(std::io::sink).with_ansi(false);
     let none = |name, dispatch| Contestant { name, dispatch, place: None, sink: None };
+    let cpus = dir.join("cpus");
+    let of_cpus = Sink::open(&cpus, &Options { size: SIZE, ..options() }, Resource::here())?;
+    if let Some(reason) = of_cpus.no_cpu_rings() {
+        return Err(reason.to_string().into());
+    }
+    let of_cpus_layer = PerfringLayer::new(of_cpus.clone());
     Ok(vec![
+        Contestant {
+            name: "rings per CPU",
+            dispatch: Dispatch::new(tracing_subscriber::registry().with(of_cpus_layer)),
+            place: Some(cpus),
+            sink: Some(of_cpus),
+        },
         Contestant {
             name: "shared ring",
             dispatch: Dispatch::new(tracing_subscriber::registry().with(layer)),
@@ -260,14 +275,14 @@ fn main() -> Result<(), Failure> {
         &Options { policy: perfring_producer::Policy::Overwrite, ..per_cpu },
     )?;
     let all = contestants(dir.path())?;
-    let cases: [(&str, fn(u64), Check); 4] = [
+    let cases: [Case; 4] = [
         ("event, three fields", event, check_events),
         ("event, formatted", message, check_messages),
         ("span: new, enter, exit, close", span, check_spans),
         ("an event in a span", event_in_span, check_both),
     ];
     println!("median of {ROUNDS} (range)");
-    println!("{:30} {:12} {:>24} {:>24}", "", "", "of a publish of 64 bytes", "of fmt to nowhere");
+    println!("{:30} {:14} {:>24} {:>24}", "", "", "of a publish of 64 bytes", "of fmt to nowhere");
     let (mut from, mut ids, mut verified) = (WARM, HashSet::new(), 0);
     let mut units = Vec::new();
     let mut check = |is_right: bool, what: &str| {
@@ -296,7 +311,7 @@ fn main() -> Result<(), Failure> {
             let of = |other: &[Duration; ROUNDS]| {
                 of_rounds(std::array::from_fn(|at| its[at].div_duration_f64(other[at])))
             };
-            println!("{case:30} {:12} {:>24} {:>24}", one.name, of(&times[all.len()]), of(&fmt));
+            println!("{case:30} {:14} {:>24} {:>24}", one.name, of(&times[all.len()]), of(&fmt));
         }
     }
     for one in all {
@@ -315,7 +330,7 @@ fn main() -> Result<(), Failure> {
             from += WARM + CALLS;
         }
         let ratios = std::array::from_fn(|at| its[at].div_duration_f64(units[at]));
-        println!("{:30} {:12} {:>24}", "Sink::emit(Log) with a body", one.name, of_rounds(ratios));
+        println!("{:30} {:14} {:>24}", "Sink::emit(Log) with a body", one.name, of_rounds(ratios));
     }
     let each = units.iter().sum::<Duration>() / units.len() as u32 / CALLS as u32;
     println!("a publish of 64 bytes: {each:?}, on average");

@@ -1,6 +1,7 @@
 //! Writing a tagged payload.
 
 use super::code::{BOOL, BYTES, F64, F64S, HEAD, I64, I128, NAMED, NONE, TEXT, U64, U64S, U128};
+use super::limited::{LimitedText, whole_chars};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -113,7 +114,13 @@ impl<'a> TaggedWriter<'a> {
     /// Appends a boolean.
     #[inline]
     pub fn bool<'k>(&mut self, key: impl Into<Key<'k>>, value: bool) {
-        self.whole(key.into(), BOOL, &[value as u8]);
+        match key.into() {
+            // One byte and its padding are a word, too.
+            Key::Field(field) => {
+                self.field(field, (BOOL, 1), u64::from(value).to_le_bytes());
+            }
+            key => self.whole(key, BOOL, &[value as u8]),
+        }
     }
 
     /// Appends a signed integer.
@@ -149,7 +156,17 @@ impl<'a> TaggedWriter<'a> {
     /// Appends text.
     #[inline]
     pub fn text<'k>(&mut self, key: impl Into<Key<'k>>, value: &str) {
-        let key = key.into();
+        match key.into() {
+            Key::Field(field) if self.fits(value.len()) => {
+                self.out.extend_from_slice(&head(field, TEXT, 0, value.len() as u32));
+                self.out.extend_from_slice(value.as_bytes());
+                self.pad();
+            }
+            key => self.any_text(key, value),
+        }
+    }
+
+    fn any_text(&mut self, key: Key<'_>, value: &str) {
         match self.room(key) {
             Some(room) if value.len() <= room => self.put(key, TEXT, value.as_bytes()),
             room => self.shorten(key, value, room),
@@ -175,7 +192,20 @@ impl<'a> TaggedWriter<'a> {
     /// Appends bytes.
     #[inline]
     pub fn bytes<'k>(&mut self, key: impl Into<Key<'k>>, value: &[u8]) {
-        let key = key.into();
+        match (key.into(), value.as_chunks().0) {
+            // The ids of spans and of traces.
+            (Key::Field(field), [one]) if value.len() == 8 && self.fits(8) => {
+                self.field(field, (BYTES, 8), *one);
+            }
+            (Key::Field(field), [one, two]) if value.len() == 16 && self.fits(16) => {
+                self.field(field, (BYTES, 16), *one);
+                self.out.extend_from_slice(two);
+            }
+            (key, _) => self.any_bytes(key, value),
+        }
+    }
+
+    fn any_bytes(&mut self, key: Key<'_>, value: &[u8]) {
         match self.room(key) {
             Some(room) if value.len() <= room => self.put(key, BYTES, value),
             Some(room) => {
@@ -222,20 +252,17 @@ impl<'a> TaggedWriter<'a> {
         };
         let at = self.open(key, TEXT);
         let begin = self.out.len();
-        let mut text = LimitedText {
-            out: self.out,
-            value: at,
-            end: begin + room,
-            truncated: false,
-            done: false,
-        };
-        let _ = fmt::write(&mut text, value);
-        let truncated = text.truncated;
-        text.done = true;
-        drop(text);
-        if !truncated {
+        if !LimitedText::new(self.out, at, begin + room).write(value) {
             self.close(at, key);
-        } else if let Some(room) = room.checked_sub(CUT.len()) {
+            return;
+        }
+        self.end_truncated(at, begin, room, key);
+    }
+
+    /// Ends a formatted text that was truncated.
+    #[cold]
+    fn end_truncated(&mut self, at: usize, begin: usize, room: usize, key: Key<'_>) {
+        if let Some(room) = room.checked_sub(CUT.len()) {
             // All of it is from `str`s, truncated between characters: so this is UTF-8 as well.
             let mut end = self.out.len().min(begin + room);
             while end > begin && self.out.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
@@ -267,18 +294,31 @@ impl<'a> TaggedWriter<'a> {
         }
     }
 
-    /// Eight bytes of a numbered field are the common case: then it is one copy of sixteen.
-    #[inline]
+    #[inline(always)]
     fn word(&mut self, key: Key<'_>, tag: u8, value: [u8; 8]) {
         match key {
-            Key::Field(field) if self.out.len() + HEAD + 8 <= self.end => {
-                let mut both = [0; HEAD + 8];
-                both[..HEAD].copy_from_slice(&head(field, tag, 0, 8));
-                both[HEAD..].copy_from_slice(&value);
-                self.out.extend_from_slice(&both);
-            }
-            _ => self.whole(key, tag, &value),
+            Key::Field(field) => self.field(field, (tag, 8), value),
+            key => self.whole(key, tag, &value),
         }
+    }
+
+    /// Appends a numbered field that begins with this word, and has no other if there is not room for more. It is the common
+    /// case: one copy of sixteen bytes.
+    #[inline(always)]
+    fn field(&mut self, field: u16, (tag, len): (u8, u32), value: [u8; 8]) {
+        if !self.fits(8) {
+            return self.count_truncated();
+        }
+        let mut both = [0; HEAD + 8];
+        both[..HEAD].copy_from_slice(&head(field, tag, 0, len));
+        both[HEAD..].copy_from_slice(&value);
+        self.out.extend_from_slice(&both);
+    }
+
+    /// Returns whether there is room for a numbered field of this length.
+    #[inline(always)]
+    fn fits(&self, len: usize) -> bool {
+        self.out.len() + HEAD + len <= self.end
     }
 
     /// Appends a value that cannot be truncated.
@@ -298,7 +338,6 @@ impl<'a> TaggedWriter<'a> {
         self.end.checked_sub(self.out.len() + HEAD + name(key).len())
     }
 
-    #[inline]
     fn put(&mut self, key: Key<'_>, tag: u8, value: &[u8]) {
         let name = name(key);
         let field = if let Key::Field(field) = key { field } else { NAMED };
@@ -310,16 +349,22 @@ impl<'a> TaggedWriter<'a> {
     }
 
     /// Starts a value whose length is not known yet; returns its offset.
+    #[inline]
     fn open(&mut self, key: Key<'_>, tag: u8) -> usize {
         let at = self.out.len();
-        let name = name(key);
-        let field = if let Key::Field(field) = key { field } else { NAMED };
-        self.out.extend_from_slice(&head(field, tag, name.len() as u8, 0));
-        self.out.extend_from_slice(name.as_bytes());
+        match key {
+            Key::Field(field) => self.out.extend_from_slice(&head(field, tag, 0, 0)),
+            key => {
+                let name = name(key);
+                self.out.extend_from_slice(&head(NAMED, tag, name.len() as u8, 0));
+                self.out.extend_from_slice(name.as_bytes());
+            }
+        }
         at
     }
 
     /// Fills in the length of the value that began at `at`.
+    #[inline]
     fn close(&mut self, at: usize, key: Key<'_>) {
         let len = self.out.len() - at - HEAD - name(key).len();
         self.out[at + 4..at + HEAD].copy_from_slice(&(len as u32).to_ne_bytes());
@@ -363,47 +408,4 @@ fn head(field: u16, tag: u8, name: u8, len: u32) -> [u8; HEAD] {
     let [f0, f1] = field.to_ne_bytes();
     let [l0, l1, l2, l3] = len.to_ne_bytes();
     [f0, f1, tag, name, l0, l1, l2, l3]
-}
-
-/// Text under construction, up to a limit.
-struct LimitedText<'a> {
-    out: &'a mut Vec<u8>,
-    /// Offset of its value.
-    value: usize,
-    end: usize,
-    truncated: bool,
-    done: bool,
-}
-
-impl fmt::Write for LimitedText<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = self.end - self.out.len();
-        if text.len() <= room {
-            self.out.extend_from_slice(text.as_bytes());
-            return Ok(());
-        }
-        let kept = whole_chars(text, room);
-        self.out.extend_from_slice(kept.as_bytes());
-        self.truncated = true;
-        self.end = self.out.len(); // nothing after it, even if a character would fit
-        Err(fmt::Error)
-    }
-}
-
-impl Drop for LimitedText<'_> {
-    /// An implementation of `Debug` may panic: then no partial value stays.
-    fn drop(&mut self) {
-        if !self.done {
-            self.out.truncate(self.value);
-        }
-    }
-}
-
-/// Returns as many of `text`'s bytes as fit into `room`, whole characters only.
-fn whole_chars(text: &str, room: usize) -> &str {
-    let mut end = room.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1; // 0 is a boundary
-    }
-    &text[..end]
 }
