@@ -207,8 +207,7 @@ impl Place {
                 return Ok(Attached::Cpu(Arc::clone(producer)));
             }
             let Location::File(dir) = &self.location else { return Err(self.lost()) };
-            let made = CpuProducer::open_or_create(dir, &self.options).map_err(SinkError::Cpu)?;
-            let by = Arc::new(made);
+            let by = Arc::new(self.open_cpus(dir).map_err(SinkError::Cpu)?);
             let made = Attached::Cpu(Arc::clone(&by));
             register(&made, &declared.entries)?;
             declared.by = Has::Cpu(by, std::process::id());
@@ -234,6 +233,18 @@ impl Place {
             began(&producer);
         }
         Ok(producer)
+    }
+
+    /// Opens the rings per CPU that are there by now. Another size is no reason to lose records.
+    fn open_cpus(&self, dir: &Path) -> Result<CpuProducer, CpuSetError> {
+        match CpuProducer::open_or_create(dir, &self.options) {
+            Err(CpuSetError::Ring(OpenError::Differs { option, .. })) if option != "time" => {
+                let Options { mode, any_owner, trust, .. } = self.options;
+                let theirs = *CpuProducer::attach(dir)?.options();
+                CpuProducer::open_or_create(dir, &Options { mode, any_owner, trust, ..theirs })
+            }
+            opened => opened,
+        }
     }
 
     fn lost(&self) -> SinkError {
