@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) enum Attached {
     /// Of a shared ring: this thread's alone.
-    Shared(SharedProducer),
+    Shared(Box<SharedProducer>),
     /// Of rings per CPU: all threads have the same.
     Cpu(Arc<CpuProducer>),
 }

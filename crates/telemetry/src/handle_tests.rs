@@ -13,7 +13,7 @@ fn a_handle_looks_once_a_second_and_is_to_try_once_after_each_look() {
     let dir = tempfile::tempdir().unwrap();
     let (path, moved) = (dir.path().join("ring"), dir.path().join("moved"));
     let producer = SharedProducer::create(&path, &Options::many()).unwrap();
-    let handle = Handle::new(Attached::Shared(producer), false, 0);
+    let handle = Handle::new(Attached::Shared(Box::new(producer)), false, 0);
     let clock = ProcessClock::find().unwrap();
     let publish = |now: u64, alarm: u32| {
         handle.publish(RecordType::BYTES, b"x", (now, &clock), alarm)?;
@@ -49,7 +49,7 @@ fn a_clock_that_went_back_has_a_handle_look() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
     let producer = SharedProducer::create(&path, &Options::many()).unwrap();
-    let handle = Handle::new(Attached::Shared(producer), false, 0);
+    let handle = Handle::new(Attached::Shared(Box::new(producer)), false, 0);
     let clock = ProcessClock::find().unwrap();
     let publish = |now: u64| handle.publish(RecordType::BYTES, b"x", (now, &clock), 0).map(|_| ());
     assert_eq!(publish(9 * SECOND), Ok(()));

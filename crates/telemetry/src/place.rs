@@ -90,7 +90,7 @@ impl Place {
     pub(crate) fn of_ring(first: SharedProducer) -> Result<(Self, Attached), SinkError> {
         let options = first.options().map_err(SinkError::Attach)?;
         let (location, by) = (first.location().clone(), Has::Ring(first.layout().uuid));
-        Self::with(location, options, by, Attached::Shared(first))
+        Self::with(location, options, by, Attached::Shared(Box::new(first)))
     }
 
     /// Returns the place of the rings per CPU of this directory.
@@ -182,7 +182,9 @@ impl Place {
         };
         drop(declared);
         match SharedProducer::attach(self.location.clone()) {
-            Ok(producer) if producer.layout().uuid == uuid => Ok(Some(Attached::Shared(producer))),
+            Ok(producer) if producer.layout().uuid == uuid => {
+                Ok(Some(Attached::Shared(Box::new(producer))))
+            }
             Ok(_) | Err(AttachError::NotFound { .. } | AttachError::Removed { .. }) => {
                 self.attach_again(None, began).map(Some)
             }
@@ -225,7 +227,7 @@ impl Place {
         if time != self.options.time {
             return Err(self.lost()); // another one since then
         }
-        let producer = Attached::Shared(producer);
+        let producer = Attached::Shared(Box::new(producer));
         let mut declared = self.lock().map_err(SinkError::First)?;
         if !matches!(declared.by, Has::Ring(its) if its == uuid) {
             register(&producer, &declared.entries)?;

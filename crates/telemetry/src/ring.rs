@@ -119,7 +119,7 @@ impl Ring {
     }
 
     /// Begins a record with the common fields.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin<'b>(&self, buffer: &'b mut Vec<u8>) -> TaggedWriter<'b> {
         let mut writer = TaggedWriter::new(buffer).with_limit(self.max_len());
         if !self.is_timed {

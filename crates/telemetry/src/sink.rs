@@ -10,14 +10,15 @@ use perfring_producer::types::{Class, Encoding, Field, Schema};
 use perfring_producer::{Location, NoRseq, RecordType, ReserveError, TypeError};
 use std::sync::Arc;
 
-/// Publishes telemetry into a shared ring, from any thread. Clones are the same sink.
+/// Publishes telemetry, from any thread: into a directory with a ring for each CPU ([`Sink::open`]), or into a shared ring. Clones
+/// are the same sink.
 ///
-/// Each thread attaches to the ring when it first writes, and frees its slot when it ends. Threads that
+/// In a shared ring, each thread attaches to the ring when it first writes, and frees its slot when it ends. Threads that
 /// find no free slot share one producer of the sink, behind a lock. A child of `fork(2)` attaches anew at
 /// its first record. It has no such producer: its threads that find no free slot lose their records, and
 /// try again after some thousands.
 ///
-/// The sink publishes the resource each time that the process has filled a quarter of the ring. It counts
+/// In a shared ring, the sink publishes the resource each time that the process has filled a quarter of the ring. It counts
 /// only the process's own bytes: if other processes write more than three times as much into an overwrite
 /// ring, they may overwrite the resource before it is published again, and the records then have only
 /// `process.pid`. A reader that follows the ring has seen it. For a complete dump, give such a process a
@@ -31,8 +32,12 @@ use std::sync::Arc;
 /// While the sink cannot attach, it refuses records with [`ReserveError::Detached`], and tries again once a second.
 /// [`Sink::check`] looks now, and says why the sink cannot attach.
 ///
-/// [`Sink::emit`] and [`Sink::write`] do not wait, except for the shared ring's lock and for that one
-/// producer's lock. [`Sink::declare`], and so the first record of a call site or instrument, takes the
+/// With rings per CPU all of this holds, and a look is at all of them: two system calls for each. If one was removed, the sink
+/// counts what it published in any of them since the last look, though readers get the records of those that were not removed.
+/// A child of `fork(2)` opens the directory again at its first record.
+///
+/// [`Sink::emit`] and [`Sink::write`] do not wait, except for a shared ring's lock and for that one
+/// producer's lock; with rings per CPU, for the lock of one that is full, is new, or gets more than 512 bytes. [`Sink::declare`], and so the first record of a call site or instrument, takes the
 /// lock of the ring's type table: it waits for up to 0.1 s while another process holds it. The ring and
 /// [`Sink::dropped`] count what cannot be published.
 ///
@@ -205,11 +210,16 @@ impl Sink {
         let now = ring.now();
         let mut draft = Draft { ring, kind, now, buffer: take_buffer(), done: false };
         fill(now, &mut ring.begin(&mut draft.buffer));
-        let bytes = draft.publish()?;
-        if bytes > 0 {
-            ring.count(bytes);
+        let done = draft.publish();
+        drop(draft); // gives the buffer back, which a resource needs
+        match done {
+            Ok(0) => Ok(()),
+            Ok(bytes) => {
+                ring.count(bytes);
+                Ok(())
+            }
+            Err(error) => Err(error),
         }
-        Ok(())
     }
 
     /// Returns its rings.
@@ -275,14 +285,15 @@ struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    #[inline]
-    fn publish(mut self) -> Result<u64, ReserveError> {
+    #[inline(always)]
+    fn publish(&mut self) -> Result<u64, ReserveError> {
         self.done = true;
         self.ring.publish(self.kind, &mut self.buffer, self.now)
     }
 }
 
 impl Drop for Draft<'_> {
+    #[inline]
     fn drop(&mut self) {
         if !self.done {
             // A panic: this may be the last record.

@@ -10,7 +10,7 @@ use perfring_types::read::Value;
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use tracing::{Level, Subscriber, debug, error, info, info_span, span, trace, warn};
 use tracing_subscriber::filter::LevelFilter;
@@ -22,7 +22,7 @@ fn ring() -> (TempDir, PathBuf) {
     (dir, path)
 }
 
-fn subscriber(path: &PathBuf) -> impl Subscriber + Send + Sync + use<> {
+fn subscriber(path: &Path) -> impl Subscriber + Send + Sync + use<> {
     tracing_subscriber::registry().with(SHAPE.layer(path, &options()))
 }
 

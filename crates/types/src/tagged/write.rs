@@ -74,7 +74,7 @@ pub struct TaggedWriter<'a> {
 impl<'a> TaggedWriter<'a> {
     /// Starts a payload at the end of `out`, at most as long as that of any record: 65,520 bytes.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         let start = out.len();
         let end = start + LONGEST / 8 * 8 - CUT_SIZE;
@@ -84,7 +84,7 @@ impl<'a> TaggedWriter<'a> {
     /// Limits the payload to `limit` bytes. 24 of them are reserved for the count of truncated
     /// values: with a lower limit nothing is written.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn with_limit(self, limit: usize) -> Self {
         let limit = limit.min(LONGEST) & !7;
         let end = self.start + limit.saturating_sub(CUT_SIZE);
