@@ -2,6 +2,7 @@
 
 use crate::cpu_set;
 use crate::errors::ReserveError;
+use perfring_abi::RecordType;
 use perfring_ring::Refusal;
 use perfring_shm::{CpuThread, CpuWindow, NotHere};
 use std::sync::OnceLock;
@@ -14,6 +15,41 @@ const MOVES_MOST: u32 = 64;
 /// For how long records do without a ring that could not be attached to: an attempt is dear, and may wait.
 const AGAIN: Duration = Duration::from_millis(100);
 
+/// A record that rings get before the others.
+#[derive(Debug)]
+pub(crate) struct Preface {
+    pub(crate) kind: RecordType,
+    pub(crate) payload: Vec<u8>,
+    /// Where it was last published in the ring of each CPU.
+    last: Box<[AtomicU64]>,
+}
+
+/// Further than a quarter of a ring from each position.
+const NEVER: u64 = 1 << 63;
+
+impl Preface {
+    pub(crate) fn new(kind: RecordType, payload: Vec<u8>) -> Self {
+        let last = std::iter::repeat_with(|| AtomicU64::new(NEVER)).take(cpu_set::CPUS).collect();
+        Preface { kind, payload, last }
+    }
+
+    /// Returns whether the ring of a CPU is to get it before the next record.
+    #[inline(always)]
+    pub(crate) fn is_due(&self, cpu: u32, ring: &CpuWindow) -> bool {
+        let Some(last) = self.last.get(cpu as usize) else { return false };
+        // Relaxed: a ring that two threads find in want of it gets it twice.
+        ring.head().wrapping_sub(last.load(Ordering::Relaxed)) >= ring.layout().data_size / 4
+    }
+
+    /// Notes that a ring has got it. One that refused it gets it once it has taken another record.
+    pub(crate) fn note(&self, cpu: u32, ring: &CpuWindow, is_done: bool) {
+        let wait = if is_done { 0 } else { ring.layout().data_size / 4 - 1 };
+        if let Some(last) = self.last.get(cpu as usize) {
+            last.store(ring.head().wrapping_sub(wait), Ordering::Relaxed);
+        }
+    }
+}
+
 /// The rings that a process is attached to.
 #[derive(Debug)]
 pub(crate) struct CpuRings {
@@ -22,6 +58,7 @@ pub(crate) struct CpuRings {
     /// Until when records do without a ring that could not be attached to, by the CPU's number: ns since `began`, times
     /// two, and one if the ring's lock was held.
     failed: Box<[AtomicU64]>,
+    pub(crate) preface: OnceLock<Preface>,
     began: Instant,
     without_ring: AtomicU64,
 }
@@ -42,7 +79,8 @@ impl CpuRings {
     pub(crate) fn new() -> Self {
         let rings = std::iter::repeat_with(OnceLock::new).take(cpu_set::CPUS).collect();
         let failed = std::iter::repeat_with(AtomicU64::default).take(cpu_set::CPUS).collect();
-        CpuRings { rings, failed, began: Instant::now(), without_ring: AtomicU64::new(0) }
+        let (began, without_ring) = (Instant::now(), AtomicU64::new(0));
+        CpuRings { rings, failed, preface: OnceLock::new(), began, without_ring }
     }
 
     /// Returns where the ring of a CPU is put, if there can be such a CPU.

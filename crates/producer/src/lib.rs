@@ -101,6 +101,7 @@
 #[cfg(feature = "rkyv")]
 mod archive;
 mod both_producers;
+mod cpu_preface;
 mod cpu_producer;
 mod cpu_rings;
 mod cpu_set;
@@ -112,6 +113,7 @@ mod lock_wait;
 mod metrics;
 mod options;
 mod pod_reservation;
+mod process_clock;
 mod reserved_batch;
 mod shared_producer;
 mod space;
@@ -129,10 +131,11 @@ pub use perfring_abi::{BadRing, Evict, Layout, Policy, Producers, RecordType, Re
 pub use perfring_ring::{Buckets, Count, MetricKind, ProducerTotals, ReadError, Refused};
 pub use perfring_shm::{
     AttachError, ClockError, CreateError, Location, NoRseq, OpenError, Pages, PagesError, Promise,
-    Reservation, Reserves, RingOptions as Options, Trust, files, install_sigbus_handler,
-    register_process,
+    Reservation, Reserves, RingOptions as Options, Trust, create_dir, files, fork_generation,
+    install_sigbus_handler, register_process,
 };
 pub use perfring_types as types;
 pub use pod_reservation::PodReservation;
+pub use process_clock::ProcessClock;
 pub use reserved_batch::ReservedBatch;
 pub use shared_producer::SharedProducer;

@@ -3,6 +3,7 @@
 use crate::errors::ReserveError;
 use crate::known_types::KnownTypes;
 use crate::options::ProducerOptions;
+use crate::process_clock::ProcessClock;
 use crate::reserved_batch::ReservedBatch;
 use crate::timestamp::Clock;
 use crate::waiting::LOCK_WAIT;
@@ -164,33 +165,33 @@ impl SharedProducer {
         self.put(|| self.now(), kind, payload, None)
     }
 
-    /// Publishes one record of this type, unless `check` returns an error for its timestamp: 0 in a ring without time. For a
-    /// caller that does something once in a while, and would read the clock for that. A record that waits for the lock gets the time of
-    /// the attempt that succeeds.
-    ///
-    /// ```
-    /// # use perfring_producer::{Options, RecordType, SharedProducer};
-    /// # let dir = tempfile::tempdir()?;
-    /// let options = Options { time: true, ..Options::many() };
-    /// let producer = SharedProducer::create(dir.path().join("ring"), &options)?;
-    /// let mut published_at = 0;
-    /// producer.publish_if(RecordType::BYTES, b"hello", |now| Ok(published_at = now))?;
-    /// assert!(published_at > 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// Publishes one record of this type with a timestamp that the caller has from this clock. The record gets that time, or
+    /// that of the lock's last holder if it is later; one that waits for the lock gets the time of the attempt that succeeds. In
+    /// a ring without time, `now` means nothing.
     ///
     /// # Errors
-    /// What `check` returns: nothing is published, and nothing is counted. See [`ReserveError`]; such a loss is counted.
+    /// See [`ReserveError`]; the loss is counted.
     #[inline]
-    pub fn publish_if(
+    pub fn publish_at(
         &self,
         kind: RecordType,
         payload: &[u8],
-        check: impl FnOnce(u64) -> Result<(), ReserveError>,
+        now: u64,
+        clock: &ProcessClock,
     ) -> Result<(), ReserveError> {
-        let now = self.now();
-        check(now)?;
+        if self.clock.borrow().is_due(now) {
+            self.keep_time(clock);
+        }
         self.put(|| now, kind, payload, None)
+    }
+
+    #[cold]
+    fn keep_time(&self, clock: &ProcessClock) {
+        let reading = clock.read();
+        self.clock.borrow_mut().schedule(&reading);
+        if self.layout().time && !self.window.keep_time(|| reading) {
+            self.clock.borrow_mut().put_off();
+        }
     }
 
     #[inline(always)]

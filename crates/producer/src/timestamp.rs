@@ -150,7 +150,7 @@ impl<S: Clocks> Clock<S> {
     /// Returns the reading for the ring, and schedules the next one.
     pub(crate) fn read(&mut self) -> Reading {
         let mut reading = self.source.reading();
-        self.keep_at = reading.clock_ns.saturating_add(KEEP_NS);
+        self.schedule(&reading);
         reading.scale = (self.line.span != 0).then(|| {
             let mut scale =
                 Scale { shift: self.line.shift as u16, mult: self.line.mult as u32, zero: 0 };
@@ -158,6 +158,11 @@ impl<S: Clocks> Clock<S> {
             scale
         });
         reading
+    }
+
+    /// Schedules the reading after this one.
+    pub(crate) fn schedule(&mut self, reading: &Reading) {
+        self.keep_at = reading.clock_ns.saturating_add(KEEP_NS);
     }
 
     /// Schedules the reading again soon: it could not be stored.

@@ -90,6 +90,7 @@ pub use poll::many::ManyWaits;
 pub use poll::pollable::{PollBy, PollError, Pollable};
 pub use sys::clock::{ClockError, Clocks, CounterSample, MachineClock};
 pub use sys::cpu_thread::CpuThread;
+pub use sys::fork::generation as fork_generation;
 pub use sys::futex::{SLICE, register_process, until_tick};
 pub use sys::host::program_name;
 pub use sys::process_context::{PROCESS_CONTEXT_MOST, publish_process_context};

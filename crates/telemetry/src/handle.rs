@@ -1,7 +1,7 @@
 //! A producer of a sink, which finds out that its ring's file was removed.
 
-use crate::ids;
-use perfring_producer::{Policy, RecordType, ReserveError, SharedProducer};
+use crate::attached::Attached;
+use perfring_producer::{ProcessClock, RecordType, ReserveError};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ const LOOK_EVERY: u64 = 1_000_000_000;
 /// A producer, and what the sink has to know of its records.
 #[derive(Debug)]
 pub(crate) struct Handle {
-    pub(crate) producer: SharedProducer,
+    pub(crate) producer: Attached,
     /// Bytes that it has published and the sink has not counted.
     bytes: Cell<u64>,
-    /// The sink counts its bytes once it has this many.
+    /// The sink counts its bytes once it has this many: those of a shared ring.
     chunk: u64,
     /// Whether it waits for another producer that was interrupted.
     waits: bool,
@@ -45,10 +45,14 @@ struct File {
 
 impl Handle {
     /// `waits`: see [`Handle::publish`]. `alarm` is the number of the last alarm before the producer attached.
-    pub(crate) fn new(producer: SharedProducer, waits: bool, alarm: u32) -> Self {
-        let layout = *producer.layout();
+    pub(crate) fn new(producer: Attached, waits: bool, alarm: u32) -> Self {
         // In a drop ring this would wait for the reader.
-        let waits = waits && layout.policy == Policy::Overwrite;
+        let waits = waits && producer.overwrites();
+        // Rings per CPU get the resource from their producer.
+        let chunk = match &producer {
+            Attached::Shared(_) => producer.size() / 1024,
+            Attached::Cpu(_) => u64::MAX,
+        };
         let file = File {
             pid: std::process::id(),
             looked: Cell::new(0),
@@ -58,14 +62,14 @@ impl Handle {
             may_try: Cell::new(false),
         };
         let (bytes, held_up) = (Cell::new(0), Cell::new(false));
-        Handle { producer, bytes, chunk: layout.data_size / 1024, waits, held_up, file }
+        Handle { producer, bytes, chunk, waits, held_up, file }
     }
 
     /// Publishes a record. Returns how many bytes the sink is to count. A handle that waits does so for an interrupted
     /// producer that holds the ring's lock.
     ///
     /// Looks at the ring's file once a second, and if there was an alarm: another handle has found the file removed. `now` is the
-    /// time of a record in a ring without timestamps.
+    /// record's time on this clock.
     ///
     /// # Errors
     /// [`ReserveError::Detached`] if the file was removed or cut off.
@@ -74,26 +78,43 @@ impl Handle {
         &self,
         kind: RecordType,
         bytes: &[u8],
-        now: u64,
+        (now, clock): (u64, &ProcessClock),
         alarm: u32,
     ) -> Result<u64, ReserveError> {
-        let layout = self.producer.layout();
+        self.look_in_time(now, alarm)?;
         let done = if self.waits {
-            self.look_in_time(ids::nanos(), alarm)?;
             self.publish_patiently(kind, bytes)
-        } else if layout.time {
-            self.producer.publish_if(kind, bytes, |now| self.look_in_time(now, alarm))
         } else {
-            self.look_in_time(now, alarm)?;
-            self.producer.publish_as(kind, bytes)
+            self.producer.publish_at(kind, bytes, now, clock)
         };
         if let Err(error) = done {
             return Err(self.refused(error));
         }
-        let sum = self.bytes.get().saturating_add(layout.record_size(bytes.len()));
+        let Attached::Shared(producer) = &self.producer else { return Ok(0) };
+        let sum = self.bytes.get().saturating_add(producer.layout().record_size(bytes.len()));
         let due = sum >= self.chunk;
         self.bytes.set(if due { 0 } else { sum });
         Ok(if due { sum } else { 0 })
+    }
+
+    /// Publishes a record in a ring per CPU, if that is all there is to do: no look is due, and the ring takes it at once. Returns
+    /// whether it did; if not, nothing was done.
+    #[inline(always)]
+    pub(crate) fn publish_at_once(
+        &self,
+        kind: RecordType,
+        bytes: &[u8],
+        now: u64,
+        alarm: u32,
+    ) -> bool {
+        let Attached::Cpu(producer) = &self.producer else { return false };
+        let is_done = now.wrapping_sub(self.file.looked.get()) < LOOK_EVERY
+            && self.file.alarm.get() == alarm
+            && producer.try_publish_at(kind, bytes, now);
+        if is_done {
+            self.note_published();
+        }
+        is_done
     }
 
     /// Counts a record that was published, until the next look.
@@ -152,7 +173,7 @@ impl Handle {
         if std::process::id() != file.pid {
             return Err(ReserveError::Forked); // the descriptor is of another file
         }
-        let is_gone = self.producer.is_removed() || self.producer.cut_off().is_some();
+        let is_gone = self.producer.is_gone();
         file.is_gone.set(is_gone);
         file.may_try.set(is_gone);
         if is_gone {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use perfring_producer::Options;
+use perfring_producer::{Options, SharedProducer};
 use std::fs;
 
 const SECOND: u64 = LOOK_EVERY;
@@ -13,9 +13,10 @@ fn a_handle_looks_once_a_second_and_is_to_try_once_after_each_look() {
     let dir = tempfile::tempdir().unwrap();
     let (path, moved) = (dir.path().join("ring"), dir.path().join("moved"));
     let producer = SharedProducer::create(&path, &Options::many()).unwrap();
-    let handle = Handle::new(producer, false, 0);
+    let handle = Handle::new(Attached::Shared(Box::new(producer)), false, 0);
+    let clock = ProcessClock::find().unwrap();
     let publish = |now: u64, alarm: u32| {
-        handle.publish(RecordType::BYTES, b"x", now, alarm)?;
+        handle.publish(RecordType::BYTES, b"x", (now, &clock), alarm)?;
         handle.note_published();
         Ok(())
     };
@@ -48,8 +49,9 @@ fn a_clock_that_went_back_has_a_handle_look() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
     let producer = SharedProducer::create(&path, &Options::many()).unwrap();
-    let handle = Handle::new(producer, false, 0);
-    let publish = |now: u64| handle.publish(RecordType::BYTES, b"x", now, 0).map(|_| ());
+    let handle = Handle::new(Attached::Shared(Box::new(producer)), false, 0);
+    let clock = ProcessClock::find().unwrap();
+    let publish = |now: u64| handle.publish(RecordType::BYTES, b"x", (now, &clock), 0).map(|_| ());
     assert_eq!(publish(9 * SECOND), Ok(()));
     fs::remove_file(&path).unwrap();
     assert_eq!(publish(9 * SECOND - 1), DETACHED);

@@ -1,5 +1,6 @@
 //! Ids of traces and spans.
 
+use perfring_producer::fork_generation;
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,15 +17,9 @@ pub struct SpanId(pub [u8; 8]);
 impl TraceId {
     /// Returns a new random id.
     #[must_use]
+    #[inline]
     pub fn random() -> Self {
-        TraceId::salted(nanos())
-    }
-
-    /// Returns a new random id. The salt makes a forked child's ids differ from its parent's: pass
-    /// something that the two do not share, such as the time.
-    #[must_use]
-    pub fn salted(salt: u64) -> Self {
-        let (low, high) = (next(salt).max(1), next(0));
+        let (low, high) = (next().max(1), next());
         TraceId((u128::from(high) << 64 | u128::from(low)).to_be_bytes())
     }
 }
@@ -32,14 +27,9 @@ impl TraceId {
 impl SpanId {
     /// Returns a new random id.
     #[must_use]
+    #[inline]
     pub fn random() -> Self {
-        SpanId::salted(nanos())
-    }
-
-    /// Returns a new random id; for the salt see [`TraceId::salted`].
-    #[must_use]
-    pub fn salted(salt: u64) -> Self {
-        SpanId(next(salt).max(1).to_be_bytes())
+        SpanId(next().max(1).to_be_bytes())
     }
 }
 
@@ -56,17 +46,19 @@ macro_rules! hexadecimal {
 hexadecimal!(Display for TraceId, Debug for TraceId, Display for SpanId, Debug for SpanId);
 
 thread_local! {
-    /// The state of xoshiro256++ (Blackman, Vigna); zeros before the first use. It has no destructor, so
-    /// it can be used while the thread's other values are destroyed.
-    static STATE: Cell<[u64; 4]> = const { Cell::new([0; 4]) };
+    /// The state of xoshiro256++ (Blackman, Vigna), and the generation of the process that seeded it: a forked child has the
+    /// state of its parent, and seeds it again. Zeros before the first use. It has no destructor, so it can be used while
+    /// the thread's other values are destroyed.
+    static STATE: Cell<([u64; 4], u32)> = const { Cell::new(([0; 4], 0)) };
 }
 
-fn next(salt: u64) -> u64 {
-    let mut s = STATE.get();
-    if s == [0; 4] {
+#[inline]
+fn next() -> u64 {
+    let (mut s, seeded) = STATE.get();
+    let generation = fork_generation();
+    if s == [0; 4] || seeded != generation {
         s = seed();
     }
-    s[0] ^= salt;
     let out = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
     let shifted = s[1] << 17;
     s[2] ^= s[0];
@@ -75,7 +67,7 @@ fn next(salt: u64) -> u64 {
     s[0] ^= s[3];
     s[2] ^= shifted;
     s[3] = s[3].rotate_left(45);
-    STATE.set(s);
+    STATE.set((s, generation));
     out
 }
 
@@ -135,14 +127,13 @@ mod tests {
     }
 
     #[test]
-    fn a_salt_parts_what_would_be_the_same_numbers() {
-        let _ = TraceId::random();
-        let state = STATE.get();
-        let one = (TraceId::salted(1), SpanId::salted(5));
-        STATE.set(state);
-        let other = (TraceId::salted(2), SpanId::salted(5));
-        assert_ne!(one.0, other.0);
-        assert_ne!(one.1, other.1);
+    fn what_another_process_seeded_is_not_used() {
+        let _ = SpanId::random();
+        let (words, generation) = STATE.get();
+        STATE.set((words, generation.wrapping_sub(1))); // as a forked child finds it
+        let child = (SpanId::random(), TraceId::random());
+        STATE.set((words, generation));
+        assert_ne!(child, (SpanId::random(), TraceId::random()));
     }
 
     #[test]

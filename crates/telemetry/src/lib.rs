@@ -16,7 +16,7 @@
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("ring");
 //! let resource = Resource::here().with("service.name", "shop");
-//! let sink = Sink::create(&path, &options(), resource)?; // or `attach`
+//! let sink = Sink::create(&path, &options(), resource)?; // one file; or `Sink::open`: see below
 //!
 //! sink.emit(&Log {
 //!     severity: Some(Severity::Warn),
@@ -45,10 +45,18 @@
 //!
 //! `perfring-tracing` writes the events and spans of `tracing`.
 //!
+//! # Which rings
+//!
+//! | sink | the rings | for |
+//! |---|---|---|
+//! | [`Sink::open`] | a directory with a ring for each CPU, for all threads and processes | most programs: no record takes a lock, and no thread a slot |
+//! | [`Sink::create`], [`Sink::attach`] | one shared ring | one file, or one order of all records |
+//! | [`Sink::attach_one`] | one shared ring, of which the process takes one slot | callers that have a lock |
+//!
 //! # A directory of rings
 //!
-//! With [`perfring_set`](https://docs.rs/perfring-set), each process gets a ring of its own in one directory,
-//! and a reader merges them by time:
+//! With [`perfring_set`](https://docs.rs/perfring-set), each process can have its own ring in one directory, and a reader
+//! merges them by time, as it does with rings per CPU:
 //!
 //! ```
 //! use perfring_set::{Merge, RingSet};
@@ -117,7 +125,7 @@
 //!
 //! A process publishes its resource when it attaches, and again after each quarter of the ring that it
 //! fills, because an overwrite ring loses it. The resource of a process that writes much less than others
-//! may be missing: see [`Sink`]. Process ids are unique within one pid namespace only: containers that
+//! may be missing in a shared ring: see [`Sink`]. Of rings per CPU, each has the resource. Process ids are unique within one pid namespace only: containers that
 //! share a ring may use the same ones. So [`Resource::here`] adds the pid's namespace as
 //! `process.pid.namespace` ([`names::PID_NAMESPACE`], a decimal number, the inode of `/proc/self/ns/pid`;
 //! perfring's own name, as OpenTelemetry has none), and in a container `container.id` where it is visible.
@@ -131,6 +139,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod attached;
 mod handle;
 mod ids;
 #[cfg(feature = "log")]
@@ -139,6 +148,7 @@ pub mod meter;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 pub mod names;
+mod opening;
 mod place;
 mod resource;
 mod ring;
@@ -149,6 +159,7 @@ mod threads;
 mod value;
 
 pub use ids::{SpanId, TraceId};
+pub use opening::options;
 pub use perfring_producer as producer;
 pub use perfring_producer::types;
 pub use place::SinkError;
@@ -157,5 +168,5 @@ pub use severity::{Severity, SpanKind, Status, Temporality};
 pub use signals::{
     Attributes, COMMON, Exponential, FIRST, Gauge, Histogram, Log, Signal, SpanEnd, SpanStart, Sum,
 };
-pub use sink::{Sink, options};
+pub use sink::Sink;
 pub use value::Value;

@@ -1,11 +1,15 @@
 //! Where a sink's ring is, and what is needed to attach to a ring there again.
 
+use crate::attached::Attached;
 use crate::signals::ALL;
 use perfring_producer::types::{Entries, Schema};
 use perfring_producer::{
-    AttachError, CreateError, Location, OpenError, Options, ReserveError, SharedProducer,
-    files::create_if_missing,
+    AttachError, CpuProducer, CpuSetError, CreateError, Location, OpenError, Options, ReserveError,
+    SharedProducer, create_dir, files::create_if_missing,
 };
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -28,6 +32,9 @@ pub enum SinkError {
     /// users in, or differs in whether it has timestamps.
     #[error(transparent)]
     Other(OpenError),
+    /// The directory of rings per CPU cannot be made, or used.
+    #[error(transparent)]
+    Cpu(CpuSetError),
 }
 
 impl From<OpenError> for SinkError {
@@ -45,9 +52,13 @@ impl From<OpenError> for SinkError {
 const TRIES: u32 = 1000;
 const NAP: Duration = Duration::from_micros(100);
 
-/// A place that has, or had, the sink's ring.
+/// The name of the shared ring in a directory for rings per CPU.
+const SHARED: &str = "shared";
+
+/// A place that has, or had, the sink's ring or rings.
 #[derive(Debug)]
 pub(crate) struct Place {
+    /// A directory, if there is a ring for each CPU.
     pub(crate) location: Location,
     /// Those that the first ring was made with.
     options: Options,
@@ -61,25 +72,59 @@ pub(crate) struct Place {
 struct Declared {
     /// The entries of all types for the ring's table.
     entries: Vec<Vec<u64>>,
-    /// The id of the ring that has them.
-    uuid: [u8; 16],
+    /// What has them.
+    by: Has,
+}
+
+/// What has the types that the sink has declared.
+#[derive(Debug)]
+enum Has {
+    /// The shared ring of this id.
+    Ring([u8; 16]),
+    /// The rings of this producer, which this process has made.
+    Cpu(Arc<CpuProducer>, u32),
 }
 
 impl Place {
-    /// Returns the place of a ring that has just been attached to, after registering the built-in types there.
-    pub(crate) fn new(first: &SharedProducer) -> Result<Self, SinkError> {
+    /// Returns the place of a shared ring that has just been attached to, after registering the built-in types there.
+    pub(crate) fn of_ring(first: SharedProducer) -> Result<(Self, Attached), SinkError> {
         let options = first.options().map_err(SinkError::Attach)?;
+        let (location, by) = (first.location().clone(), Has::Ring(first.layout().uuid));
+        Self::with(location, options, by, Attached::Shared(Box::new(first)))
+    }
+
+    /// Returns the place of the rings per CPU of this directory.
+    pub(crate) fn of_cpus(dir: &Path, options: &Options) -> Result<(Self, Attached), SinkError> {
+        let first = Arc::new(CpuProducer::open_or_create(dir, options).map_err(SinkError::Cpu)?);
+        let by = Has::Cpu(Arc::clone(&first), std::process::id());
+        Self::with(Location::File(dir.to_owned()), *options, by, Attached::Cpu(first))
+    }
+
+    /// Returns the place of a shared ring in this directory, for a process that can have no rings per CPU.
+    pub(crate) fn in_dir(dir: &Path, options: &Options) -> Result<(Self, Attached), SinkError> {
+        let mode = options.mode | (options.mode & 0o444) >> 2;
+        let made = create_dir(dir, mode);
+        if let Err(source) = made
+            && source.kind() != io::ErrorKind::AlreadyExists
+        {
+            let dir = dir.to_owned();
+            return Err(SinkError::Cpu(CpuSetError::Io { dir, step: "making it", source }));
+        }
+        let ring = SharedProducer::open_or_create(dir.join(SHARED), options)?;
+        Self::of_ring(ring)
+    }
+
+    fn with(
+        location: Location,
+        options: Options,
+        by: Has,
+        first: Attached,
+    ) -> Result<(Self, Attached), SinkError> {
         let entries: Vec<_> = ALL.iter().map(Schema::to_entry).collect();
-        register(first, &entries)?;
-        let declared = Mutex::new(Declared { entries, uuid: first.layout().uuid });
-        let location = first.location().clone();
-        Ok(Place {
-            location,
-            options,
-            declared,
-            owner: std::process::id(),
-            dropped: AtomicU64::new(0),
-        })
+        register(&first, &entries)?;
+        let declared = Mutex::new(Declared { entries, by });
+        let (owner, dropped) = (std::process::id(), AtomicU64::new(0));
+        Ok((Place { location, options, declared, owner, dropped }, first))
     }
 
     /// Returns whether the ring has timestamps: each ring that this place has.
@@ -115,53 +160,97 @@ impl Place {
         }
     }
 
-    /// Attaches one more producer to the ring. `None` if it has no free slot.
+    /// Attaches one more handle to the ring or rings. `None` if a shared ring has no free slot.
     ///
     /// # Errors
     /// See [`Place::attach_again`].
     pub(crate) fn attach(
         &self,
-        began: impl FnOnce(&SharedProducer),
-    ) -> Result<Option<SharedProducer>, SinkError> {
+        began: impl FnOnce(&Attached),
+    ) -> Result<Option<Attached>, SinkError> {
+        let declared = self.lock().map_err(SinkError::First)?;
+        let uuid = match &declared.by {
+            Has::Ring(uuid) => *uuid,
+            // A new handle looks at the files before its first record.
+            Has::Cpu(producer, pid) if *pid == std::process::id() => {
+                return Ok(Some(Attached::Cpu(Arc::clone(producer))));
+            }
+            Has::Cpu(..) => {
+                drop(declared);
+                return self.attach_again(None, began).map(Some);
+            }
+        };
+        drop(declared);
         match SharedProducer::attach(self.location.clone()) {
-            Ok(producer) if self.knows(&producer) => Ok(Some(producer)),
+            Ok(producer) if producer.layout().uuid == uuid => {
+                Ok(Some(Attached::Shared(Box::new(producer))))
+            }
             Ok(_) | Err(AttachError::NotFound { .. } | AttachError::Removed { .. }) => {
-                self.attach_again(began).map(Some)
+                self.attach_again(None, began).map(Some)
             }
             Err(_) => Ok(None),
         }
     }
 
-    fn knows(&self, producer: &SharedProducer) -> bool {
-        self.lock().is_ok_and(|declared| declared.uuid == producer.layout().uuid)
-    }
-
-    /// Attaches to the ring that the place has by now, and makes it if there is none. The first handle of a process that
-    /// does so registers all types; then it calls `began`, before any other handle attaches.
+    /// Attaches to the ring or rings that the place has by now, and makes what is missing. The first handle of a process that
+    /// does so registers all types; then it calls `began`, before any other handle attaches. `gone` is what the caller had.
     ///
     /// # Errors
     /// See [`SinkError`].
     pub(crate) fn attach_again(
         &self,
-        began: impl FnOnce(&SharedProducer),
-    ) -> Result<SharedProducer, SinkError> {
+        gone: Option<&Attached>,
+        began: impl FnOnce(&Attached),
+    ) -> Result<Attached, SinkError> {
+        let mut declared = self.lock().map_err(SinkError::First)?;
+        if let Has::Cpu(producer, pid) = &declared.by {
+            let is_gone = matches!(gone, Some(Attached::Cpu(gone)) if Arc::ptr_eq(gone, producer));
+            if !is_gone && *pid == std::process::id() {
+                return Ok(Attached::Cpu(Arc::clone(producer)));
+            }
+            let Location::File(dir) = &self.location else { return Err(self.lost()) };
+            let by = Arc::new(self.open_cpus(dir).map_err(SinkError::Cpu)?);
+            let made = Attached::Cpu(Arc::clone(&by));
+            register(&made, &declared.entries)?;
+            declared.by = Has::Cpu(by, std::process::id());
+            began(&made);
+            return Ok(made);
+        }
+        drop(declared);
         match create_if_missing(self.location.clone(), &self.options) {
             // Another size is no reason to lose records. A record that was begun has a timestamp, or has none.
             Err(OpenError::Differs { option, .. }) if option != "time" => {}
             done => done?,
         }
         let producer = SharedProducer::attach(self.location.clone()).map_err(SinkError::Attach)?;
-        if producer.layout().time != self.options.time {
-            let location = self.location.clone();
-            return Err(SinkError::Attach(AttachError::Removed { location })); // another one since then
+        let (uuid, time) = (producer.layout().uuid, producer.layout().time);
+        if time != self.options.time {
+            return Err(self.lost()); // another one since then
         }
+        let producer = Attached::Shared(Box::new(producer));
         let mut declared = self.lock().map_err(SinkError::First)?;
-        if declared.uuid != producer.layout().uuid {
+        if !matches!(declared.by, Has::Ring(its) if its == uuid) {
             register(&producer, &declared.entries)?;
-            declared.uuid = producer.layout().uuid;
+            declared.by = Has::Ring(uuid);
             began(&producer);
         }
         Ok(producer)
+    }
+
+    /// Opens the rings per CPU that are there by now. Another size is no reason to lose records.
+    fn open_cpus(&self, dir: &Path) -> Result<CpuProducer, CpuSetError> {
+        match CpuProducer::open_or_create(dir, &self.options) {
+            Err(CpuSetError::Ring(OpenError::Differs { option, .. })) if option != "time" => {
+                let Options { mode, any_owner, trust, .. } = self.options;
+                let theirs = *CpuProducer::attach(dir)?.options();
+                CpuProducer::open_or_create(dir, &Options { mode, any_owner, trust, ..theirs })
+            }
+            opened => opened,
+        }
+    }
+
+    fn lost(&self) -> SinkError {
+        SinkError::Attach(AttachError::Removed { location: self.location.clone() })
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, Declared>, ReserveError> {
@@ -188,7 +277,7 @@ impl Place {
 }
 
 /// Puts types into a ring's table.
-fn register(producer: &SharedProducer, entries: &[Vec<u64>]) -> Result<(), SinkError> {
+fn register(producer: &Attached, entries: &[Vec<u64>]) -> Result<(), SinkError> {
     for entry in entries.iter().flat_map(|words| Entries::new(words)).flatten() {
         producer.register_entry(&entry).map_err(SinkError::First)?;
     }
@@ -207,7 +296,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let options = Options { types_size: 1 << 16, ..Options::many() };
         let first = SharedProducer::create(dir.path().join("ring"), &options).unwrap();
-        let mut place = Place::new(&first).unwrap();
+        let (mut place, _first) = Place::of_ring(first).unwrap();
         place.owner = 0; // as seen by a child
         let held = place.declared.lock().unwrap();
         assert!(

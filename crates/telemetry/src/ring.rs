@@ -1,14 +1,15 @@
 //! A process's attachment to a ring.
 
+use crate::attached::Attached;
 use crate::handle::Handle;
 use crate::ids;
 use crate::place::{Place, SinkError};
 use crate::resource::Resource;
 use crate::signals::{self, RESOURCE};
-use crate::threads::{forget, give_buffer, sweep, take_buffer, with, with_own};
+use crate::threads::{ask, forget, give_buffer, sweep, take_buffer, with, with_own};
 use perfring_producer::types::Schema;
 use perfring_producer::types::tagged::TaggedWriter;
-use perfring_producer::{RecordType, ReserveError, SharedProducer};
+use perfring_producer::{AttachError, ProcessClock, RecordType, ReserveError};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -22,11 +23,14 @@ const WORD: usize = 8;
 pub(crate) struct Ring {
     pub(crate) place: Arc<Place>,
     max_len: AtomicUsize,
+    /// Whether the ring writes timestamps, as each ring of the place does.
+    is_timed: bool,
+    clock: ProcessClock,
     resource: Resource,
     threads: Threads,
     /// For threads that have no producer of their own.
     spare: Mutex<Handle>,
-    /// The slot of that one, until it attaches again.
+    /// The slot of that one, until it attaches again: for errors.
     spare_slot: u32,
     /// The process that may wait for that lock: in a forked child it may be held for ever.
     owner: u32,
@@ -52,17 +56,22 @@ pub(crate) enum Threads {
 }
 
 impl Ring {
-    /// `spare` is the producer of threads that have none. Registers the built-in types.
+    /// `spare` is the producer of threads that have none.
     pub(crate) fn new(
         threads: Threads,
-        spare: SharedProducer,
+        (place, spare): (Place, Attached),
         resource: Resource,
     ) -> Result<Arc<Self>, SinkError> {
-        let (place, max_len, pid) = (Place::new(&spare)?, spare.max_len(), std::process::id());
-        let (interval, spare_slot) = (spare.layout().data_size / 4, spare.slot());
+        let clock = ProcessClock::find().map_err(|source| {
+            SinkError::Attach(AttachError::Clock { location: place.location.clone(), source })
+        })?;
+        let pid = std::process::id();
+        let spare_slot = if let Attached::Shared(one) = &spare { one.slot() } else { 0 };
         Ok(Arc::new(Ring {
-            place: Arc::new(place),
-            max_len: AtomicUsize::new(max_len),
+            is_timed: place.is_timed(),
+            clock,
+            max_len: AtomicUsize::new(spare.max_len()),
+            interval: AtomicU64::new(spare.size() / 4),
             resource,
             threads,
             spare: Mutex::new(Handle::new(spare, threads == Threads::Together, 0)),
@@ -71,8 +80,8 @@ impl Ring {
             pid: AtomicU32::new(pid),
             started: AtomicU64::new(ids::started()),
             traffic: AtomicU64::new(0),
-            interval: AtomicU64::new(interval),
             alarms: AtomicU32::new(0),
+            place: Arc::new(place),
         }))
     }
 
@@ -110,25 +119,61 @@ impl Ring {
     }
 
     /// Begins a record with the common fields.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin<'b>(&self, buffer: &'b mut Vec<u8>) -> TaggedWriter<'b> {
         let mut writer = TaggedWriter::new(buffer).with_limit(self.max_len());
-        if !self.place.is_timed() {
+        if !self.is_timed {
             writer.u64(0, ids::nanos());
         }
         writer.u64(1, self.pid.load(Ordering::Relaxed).into());
         writer
     }
 
-    /// Returns how many bytes the sink is to count.
+    /// Returns the time of a record that begins now, on the clock of timestamps.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
+    /// Publishes a record that was begun at this time. Returns how many bytes the sink is to count.
+    #[inline]
     pub(crate) fn publish(
         self: &Arc<Self>,
         kind: RecordType,
         payload: &mut [u8],
+        now: u64,
     ) -> Result<u64, ReserveError> {
-        match self.try_publish(kind, payload) {
+        let pid = self.write_pid(payload);
+        let alarm = self.alarms.load(Ordering::Relaxed);
+        if ask(&self.place, |handle| handle.publish_at_once(kind, payload, now, alarm)) {
+            return Ok(0);
+        }
+        self.publish_slowly(kind, payload, now, pid)
+    }
+
+    /// Writes the pid again: a record that was begun before the fork was noticed has the parent's. (Formatting one of its
+    /// values may have published a record, or another thread may have.)
+    #[inline]
+    fn write_pid(&self, payload: &mut [u8]) -> u32 {
+        let pid = self.pid.load(Ordering::Relaxed);
+        let at = if self.is_timed { WORD } else { VALUE + WORD };
+        if let Some(attachment) = payload.get_mut(at..at + WORD) {
+            attachment.copy_from_slice(&u64::from(pid).to_ne_bytes());
+        }
+        pid
+    }
+
+    #[inline(never)]
+    fn publish_slowly(
+        self: &Arc<Self>,
+        kind: RecordType,
+        payload: &mut [u8],
+        now: u64,
+        pid: u32,
+    ) -> Result<u64, ReserveError> {
+        match self.try_publish(kind, payload, now, pid) {
             Ok(bytes) => Ok(bytes),
-            Err(error) => self.publish_again(error, kind, payload),
+            Err(error) => self.publish_again(error, kind, payload, now),
         }
     }
 
@@ -138,8 +183,14 @@ impl Ring {
         error: ReserveError,
         kind: RecordType,
         payload: &mut [u8],
+        now: u64,
     ) -> Result<u64, ReserveError> {
-        let done = if self.mends(error) { self.try_publish(kind, payload) } else { Err(error) };
+        let done = if self.mends(error) {
+            let pid = self.write_pid(payload);
+            self.try_publish(kind, payload, now, pid)
+        } else {
+            Err(error)
+        };
         if done.is_err() {
             self.place.lose(1);
         }
@@ -163,30 +214,16 @@ impl Ring {
     fn try_publish(
         self: &Arc<Self>,
         kind: RecordType,
-        payload: &mut [u8],
+        payload: &[u8],
+        now: u64,
+        pid: u32,
     ) -> Result<u64, ReserveError> {
-        // The pid is written again: a record that was begun before the fork was noticed has the parent's.
-        // (Formatting one of its values may have published a record, or another thread may have.)
-        let pid = self.pid.load(Ordering::Relaxed);
-        let at = if self.place.is_timed() { WORD } else { VALUE + WORD };
-        if let Some(attachment) = payload.get_mut(at..at + WORD) {
-            attachment.copy_from_slice(&u64::from(pid).to_ne_bytes());
-        }
-        let (now, alarm) = (self.time_of(payload), self.alarms.load(Ordering::Relaxed));
+        let alarm = self.alarms.load(Ordering::Relaxed);
         self.with_producer_of(pid, |handle| {
-            let bytes = handle.publish(kind, payload, now, alarm)?;
+            let bytes = handle.publish(kind, payload, (now, &self.clock), alarm)?;
             handle.note_published();
             Ok(bytes)
         })
-    }
-
-    /// Returns the time in a record that was begun for a ring without timestamps.
-    #[inline]
-    fn time_of(&self, payload: &[u8]) -> u64 {
-        match payload.get(WORD..).and_then(<[u8]>::first_chunk) {
-            Some(word) if !self.place.is_timed() => u64::from_ne_bytes(*word),
-            _ => 0,
-        }
     }
 
     /// Attaches to the ring that is there by now, once after each look that found the file removed. Returns whether it did.
@@ -224,18 +261,18 @@ impl Ring {
         self.place.lose(handle.take_unsure());
         // Loaded first: an alarm in between has the new handle look once more.
         let alarm = self.alarms.load(Ordering::Relaxed);
-        let producer = self.place.attach_again(|producer| self.begin_ring(producer))?;
+        let began = |producer: &Attached| self.begin_ring(producer);
+        let producer = self.place.attach_again(Some(&handle.producer), began)?;
         *handle = Handle::new(producer, self.threads == Threads::Together, alarm);
         Ok(())
     }
 
     /// Publishes the resource in a new ring, and has all other handles follow.
-    fn begin_ring(&self, producer: &SharedProducer) {
-        let interval = producer.layout().data_size / 4;
+    fn begin_ring(&self, producer: &Attached) {
         self.max_len.store(producer.max_len(), Ordering::Relaxed);
-        self.interval.store(interval, Ordering::Relaxed);
+        self.interval.store(producer.size() / 4, Ordering::Relaxed);
         let record = self.resource_record();
-        self.note_reported(producer.publish_as(RESOURCE.id, &record).is_ok());
+        self.note_reported(producer.publish_resource(RESOURCE.id, &record).is_ok());
         give_buffer(record);
         self.alarms.fetch_add(1, Ordering::Relaxed);
     }
@@ -295,8 +332,13 @@ impl Ring {
     /// Publishes the resource by the sink's own producer, so that a thread that does only this takes no slot.
     pub(crate) fn report_resource(self: &Arc<Self>) -> Result<(), ReserveError> {
         let record = self.resource_record();
-        let (now, alarm) = (self.time_of(&record), self.alarms.load(Ordering::Relaxed));
-        let report = |handle: &Handle| handle.publish(RESOURCE.id, &record, now, alarm).map(|_| ());
+        let (now, alarm) = (self.now(), self.alarms.load(Ordering::Relaxed));
+        let report = |handle: &Handle| match &handle.producer {
+            Attached::Shared(_) => {
+                handle.publish(RESOURCE.id, &record, (now, &self.clock), alarm).map(|_| ())
+            }
+            cpu @ Attached::Cpu(_) => cpu.publish_resource(RESOURCE.id, &record),
+        };
         let mut reported = self.with_spare(|handle| match report(handle) {
             Err(ReserveError::Detached) if handle.may_try() && self.replace(handle).is_ok() => {
                 report(handle)

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use perfring_producer::Options;
+use perfring_producer::{Options, SharedProducer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 
@@ -12,7 +12,8 @@ fn a_thread_that_has_the_lock_of_the_sinks_own_producer_does_not_wait_for_itself
     let path = dir.path().join("ring");
     perfring_producer::files::create(&path, &Options::many()).unwrap();
     let spare = SharedProducer::attach(&path).unwrap();
-    let ring = Ring::new(Threads::Together, spare, Resource::here()).unwrap();
+    let place = Place::of_ring(spare).unwrap();
+    let ring = Ring::new(Threads::Together, place, Resource::here()).unwrap();
     let (done, is_done) = mpsc::channel();
     let nested = std::thread::spawn(move || {
         let again = ring.with_spare(|_| Ok(ring.with_spare(|_| Ok(()))));

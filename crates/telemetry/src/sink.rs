@@ -1,40 +1,24 @@
 //! Publishing telemetry into a ring.
 
 use crate::place::SinkError;
-use crate::resource::Resource;
-use crate::ring::{Ring, Threads};
+use crate::ring::Ring;
 use crate::severity::Severity;
 use crate::signals::{COMMON, Signal};
 use crate::threads::{give_buffer, take_buffer};
 use perfring_producer::types::tagged::TaggedWriter;
 use perfring_producer::types::{Class, Encoding, Field, Schema};
-use perfring_producer::{
-    Location, Options, Policy, RecordType, ReserveError, SharedProducer, TypeError, files::create,
-};
+use perfring_producer::{Location, NoRseq, RecordType, ReserveError, TypeError};
 use std::sync::Arc;
 
-/// Returns the options of a ring for telemetry: shared by many producers, overwriting, with timestamps,
-/// 4 MiB, and a type table of 1 MiB, which holds some 1500 types.
+/// Publishes telemetry, from any thread: into a directory with a ring for each CPU ([`Sink::open`]), or into a shared ring. Clones
+/// are the same sink.
 ///
-/// ```
-/// use perfring_telemetry::{options, producer::Options};
-/// let small = Options { size: 1 << 18, ..options() };
-/// # let _ = small;
-/// ```
-#[must_use]
-pub fn options() -> Options {
-    let (size, policy, types_size) = (4 << 20, Policy::Overwrite, 1 << 20);
-    Options { size, policy, types_size, time: true, ..Options::many() }
-}
-
-/// Publishes telemetry into a shared ring, from any thread. Clones are the same sink.
-///
-/// Each thread attaches to the ring when it first writes, and frees its slot when it ends. Threads that
+/// In a shared ring, each thread attaches to the ring when it first writes, and frees its slot when it ends. Threads that
 /// find no free slot share one producer of the sink, behind a lock. A child of `fork(2)` attaches anew at
 /// its first record. It has no such producer: its threads that find no free slot lose their records, and
 /// try again after some thousands.
 ///
-/// The sink publishes the resource each time that the process has filled a quarter of the ring. It counts
+/// In a shared ring, the sink publishes the resource each time that the process has filled a quarter of the ring. It counts
 /// only the process's own bytes: if other processes write more than three times as much into an overwrite
 /// ring, they may overwrite the resource before it is published again, and the records then have only
 /// `process.pid`. A reader that follows the ring has seen it. For a complete dump, give such a process a
@@ -48,8 +32,12 @@ pub fn options() -> Options {
 /// While the sink cannot attach, it refuses records with [`ReserveError::Detached`], and tries again once a second.
 /// [`Sink::check`] looks now, and says why the sink cannot attach.
 ///
-/// [`Sink::emit`] and [`Sink::write`] do not wait, except for the shared ring's lock and for that one
-/// producer's lock. [`Sink::declare`], and so the first record of a call site or instrument, takes the
+/// With rings per CPU all of this holds, and a look is at all of them: two system calls for each. If one was removed, the sink
+/// counts what it published in any of them since the last look, though readers get the records of those that were not removed.
+/// A child of `fork(2)` opens the directory again at its first record.
+///
+/// [`Sink::emit`] and [`Sink::write`] do not wait, except for a shared ring's lock and for that one
+/// producer's lock; with rings per CPU, for the lock of one that is full, is new, or gets more than 512 bytes. [`Sink::declare`], and so the first record of a call site or instrument, takes the
 /// lock of the ring's type table: it waits for up to 0.1 s while another process holds it. The ring and
 /// [`Sink::dropped`] count what cannot be published.
 ///
@@ -69,117 +57,17 @@ pub fn options() -> Options {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Sink {
-    ring: Arc<Ring>,
+    pub(crate) ring: Arc<Ring>,
     /// The ring with priority, and the least severity of its records.
-    priority: Option<(Severity, Arc<Ring>)>,
+    pub(crate) priority: Option<(Severity, Arc<Ring>)>,
+    /// Why there is a shared ring in place of rings per CPU.
+    pub(crate) no_cpu_rings: Option<NoRseq>,
     /// Whether log records get trace and span of their thread's context.
     #[cfg(feature = "context")]
-    thread_context: bool,
+    pub(crate) thread_context: bool,
 }
 
 impl Sink {
-    /// Creates a shared ring, whatever `options.producers` is, and attaches to it.
-    ///
-    /// # Errors
-    /// See [`SinkError`].
-    pub fn create(
-        location: impl Into<Location>,
-        options: &Options,
-        resource: Resource,
-    ) -> Result<Self, SinkError> {
-        let location = location.into();
-        let options = Options { producers: perfring_producer::Producers::Many, ..*options };
-        create(&location, &options).map_err(SinkError::Create)?;
-        Sink::attach(location, resource)
-    }
-
-    /// Attaches to a shared ring, registers the built-in types and publishes the resource.
-    ///
-    /// # Errors
-    /// See [`SinkError`]. That a full drop ring refuses the resource is no error: it is published later.
-    pub fn attach(location: impl Into<Location>, resource: Resource) -> Result<Self, SinkError> {
-        Self::attach_for(Threads::Each, location.into(), resource)
-    }
-
-    /// Attaches to a shared ring with one producer, and so one slot, for all threads, behind a lock: for
-    /// callers that have a lock, such as Python's `logging`, or more threads than the ring has slots.
-    ///
-    /// In an overwrite ring it waits up to 20 ms for another process that was interrupted while it held
-    /// the ring's lock, and does not lose the record. In a child of `fork(2)` it refuses every record with
-    /// [`ReserveError::Forked`]: attach anew there.
-    ///
-    /// # Errors
-    /// See [`SinkError`].
-    pub fn attach_one(
-        location: impl Into<Location>,
-        resource: Resource,
-    ) -> Result<Self, SinkError> {
-        Self::attach_for(Threads::Together, location.into(), resource)
-    }
-
-    fn attach_for(
-        threads: Threads,
-        location: Location,
-        resource: Resource,
-    ) -> Result<Self, SinkError> {
-        Ok(Sink {
-            ring: Self::open(threads, location, resource)?,
-            priority: None,
-            #[cfg(feature = "context")]
-            thread_context: false,
-        })
-    }
-
-    fn open(
-        threads: Threads,
-        location: Location,
-        resource: Resource,
-    ) -> Result<Arc<Ring>, SinkError> {
-        // A thread may attach after the program has changed its working directory.
-        let location = match location {
-            Location::File(path) => Location::File(std::path::absolute(&path).unwrap_or(path)),
-            other => other,
-        };
-        let spare = SharedProducer::attach(location).map_err(SinkError::Attach)?;
-        let ring = Ring::new(threads, spare, resource)?;
-        let _ = ring.report_resource(); // if the ring is full now, it is published later
-        ring.publish_context();
-        Ok(ring)
-    }
-
-    /// Has records of at least this severity published into another shared ring, one with priority: a flood of others
-    /// cannot fill it, or overwrite them there, and the sidecar reads it first. [`Severity::Error`] suits most programs;
-    /// many warn so often that their warnings would drown the errors in turn.
-    ///
-    /// These are records that [`Sink::emit`] or [`Sink::write_at`] is given with their severity. The sink attaches to the
-    /// ring as it did to its own, and publishes its resource there, too. Each thread takes a slot in it when it
-    /// first writes such a record.
-    ///
-    /// ```
-    /// use perfring_set::RingSet;
-    /// use perfring_telemetry::{Log, Resource, Severity, Sink, options};
-    /// # let dir = tempfile::tempdir()?;
-    /// let set = RingSet::open(dir.path().join("rings"))?;
-    /// let ring = set.ring_path("shop", &options())?;
-    /// let errors = set.ring_path(&RingSet::priority_name("shop"), &options())?;
-    /// let sink = Sink::attach(ring, Resource::here())?.with_priority(Severity::Error, errors)?;
-    /// let error = Log { severity: Some(Severity::Error), body: "out of memory".into(), ..Log::default() };
-    /// sink.emit(&error)?; // in shop.priority
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// See [`SinkError`].
-    pub fn with_priority(
-        mut self,
-        least: Severity,
-        location: impl Into<Location>,
-    ) -> Result<Self, SinkError> {
-        let ring = Self::open(self.ring.threads(), location.into(), self.ring.resource().clone())?;
-        self.priority = Some((least, ring));
-        Ok(self)
-    }
-
     /// Returns the ring for records of this severity.
     #[inline]
     fn ring_for(&self, severity: Option<Severity>) -> &Arc<Ring> {
@@ -211,7 +99,7 @@ impl Sink {
     /// See [`ReserveError`]. The loss is counted, so the result may be ignored.
     #[inline]
     pub fn emit<S: Signal>(&self, signal: &S) -> Result<(), ReserveError> {
-        self.write_into(self.ring_for(signal.severity()), S::SCHEMA.id, |writer| {
+        self.write_into(self.ring_for(signal.severity()), S::SCHEMA.id, |_, writer| {
             #[cfg(feature = "context")]
             if self.thread_context
                 && signal.may_have_trace()
@@ -281,7 +169,7 @@ impl Sink {
         kind: RecordType,
         fill: impl FnOnce(&mut TaggedWriter<'_>),
     ) -> Result<(), ReserveError> {
-        self.write_into(&self.ring, kind, fill)
+        self.write_into(&self.ring, kind, |_, writer| fill(writer))
     }
 
     /// Publishes a record as [`Sink::write`] does, one of this severity: see [`Sink::with_priority`].
@@ -295,7 +183,21 @@ impl Sink {
         kind: RecordType,
         fill: impl FnOnce(&mut TaggedWriter<'_>),
     ) -> Result<(), ReserveError> {
-        self.write_into(self.ring_for(Some(severity)), kind, fill)
+        self.write_into(self.ring_for(Some(severity)), kind, |_, writer| fill(writer))
+    }
+
+    /// Publishes a record as [`Sink::write`] does. The closure also gets the record's time, which the clock is read for once:
+    /// ns of `CLOCK_BOOTTIME`. (A timed ring may raise the timestamp to that of the record before.)
+    ///
+    /// # Errors
+    /// See [`ReserveError`]. The loss is counted.
+    #[inline]
+    pub fn write_timed(
+        &self,
+        kind: RecordType,
+        fill: impl FnOnce(u64, &mut TaggedWriter<'_>),
+    ) -> Result<(), ReserveError> {
+        self.write_into(&self.ring, kind, fill)
     }
 
     #[inline]
@@ -303,16 +205,21 @@ impl Sink {
         &self,
         ring: &Arc<Ring>,
         kind: RecordType,
-        fill: impl FnOnce(&mut TaggedWriter<'_>),
+        fill: impl FnOnce(u64, &mut TaggedWriter<'_>),
     ) -> Result<(), ReserveError> {
-        let buffer = take_buffer();
-        let mut draft = Draft { ring, kind, buffer, done: false };
-        fill(&mut ring.begin(&mut draft.buffer));
-        let bytes = draft.publish()?;
-        if bytes > 0 {
-            ring.count(bytes);
+        let now = ring.now();
+        let mut draft = Draft { ring, kind, now, buffer: take_buffer(), done: false };
+        fill(now, &mut ring.begin(&mut draft.buffer));
+        let done = draft.publish();
+        drop(draft); // gives the buffer back, which a resource needs
+        match done {
+            Ok(0) => Ok(()),
+            Ok(bytes) => {
+                ring.count(bytes);
+                Ok(())
+            }
+            Err(error) => Err(error),
         }
-        Ok(())
     }
 
     /// Returns its rings.
@@ -361,7 +268,7 @@ impl Sink {
         self.rings().all(|ring| ring.place.is_timed())
     }
 
-    /// Returns where the ring is: not the one with priority.
+    /// Returns where the ring is, or the directory of the rings per CPU: not the one with priority.
     #[must_use]
     pub fn location(&self) -> &Location {
         &self.ring.place.location
@@ -372,23 +279,25 @@ impl Sink {
 struct Draft<'a> {
     ring: &'a Arc<Ring>,
     kind: RecordType,
+    now: u64,
     buffer: Vec<u8>,
     done: bool,
 }
 
 impl Draft<'_> {
-    #[inline]
-    fn publish(mut self) -> Result<u64, ReserveError> {
+    #[inline(always)]
+    fn publish(&mut self) -> Result<u64, ReserveError> {
         self.done = true;
-        self.ring.publish(self.kind, &mut self.buffer)
+        self.ring.publish(self.kind, &mut self.buffer, self.now)
     }
 }
 
 impl Drop for Draft<'_> {
+    #[inline]
     fn drop(&mut self) {
         if !self.done {
             // A panic: this may be the last record.
-            let _ = self.ring.publish(self.kind, &mut self.buffer);
+            let _ = self.ring.publish(self.kind, &mut self.buffer, self.now);
         }
         give_buffer(std::mem::take(&mut self.buffer));
     }

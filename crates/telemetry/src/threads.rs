@@ -27,29 +27,47 @@ const BUFFER: usize = 1024;
 
 struct Local {
     attachments: RefCell<Vec<Attachment>>,
+    /// The buffer that is taken first.
+    buffer: Cell<Vec<u8>>,
     buffers: RefCell<Vec<Vec<u8>>>,
 }
 
 thread_local! {
     // At the thread's end its producers are dropped, which frees their slots.
     static LOCAL: Local =
-        const { Local { attachments: RefCell::new(Vec::new()), buffers: RefCell::new(Vec::new()) } };
+        const {
+            Local {
+                attachments: RefCell::new(Vec::new()),
+                buffer: Cell::new(Vec::new()),
+                buffers: RefCell::new(Vec::new()),
+            }
+        };
 }
 
 /// Returns an empty buffer.
+#[inline]
 pub(crate) fn take_buffer() -> Vec<u8> {
+    match LOCAL.try_with(|local| local.buffer.take()) {
+        Ok(buffer) if buffer.capacity() > 0 => buffer,
+        _ => take_another(),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn take_another() -> Vec<u8> {
     let kept = LOCAL.try_with(|local| local.buffers.try_borrow_mut().ok()?.pop());
     kept.ok().flatten().unwrap_or_else(|| Vec::with_capacity(BUFFER))
 }
 
 /// Returns a buffer to the thread.
+#[inline]
 pub(crate) fn give_buffer(mut buffer: Vec<u8>) {
     buffer.clear();
     let _ = LOCAL.try_with(|local| {
-        if let Ok(mut buffers) = local.buffers.try_borrow_mut()
-            && buffers.len() < BUFFERS
-        {
-            buffers.push(buffer);
+        let other = local.buffer.replace(buffer);
+        if other.capacity() > 0 {
+            local.give_another(other);
         }
     });
 }
@@ -63,6 +81,17 @@ pub(crate) fn with<R>(
     act: impl Fn(&Handle) -> Result<R, ReserveError>,
 ) -> Option<Result<R, ReserveError>> {
     LOCAL.try_with(|local| local.with(place, pid, attach, act)).ok().flatten()
+}
+
+/// Asks the thread's own producer. False if there is none.
+#[inline(always)]
+pub(crate) fn ask(place: &Arc<Place>, ask: impl FnOnce(&Handle) -> bool) -> bool {
+    let asked = LOCAL.try_with(|local| {
+        let Ok(attachments) = local.attachments.try_borrow() else { return false };
+        let attachment = attachments.iter().find(|attachment| attachment.is_of(place));
+        attachment.and_then(|attachment| attachment.handle.as_ref()).is_some_and(ask)
+    });
+    asked.unwrap_or(false)
 }
 
 /// Calls `act` with the thread's own producer, to replace it. `None` if it has none, or no longer.
@@ -113,6 +142,16 @@ impl Drop for Attachment {
 }
 
 impl Local {
+    #[cold]
+    #[inline(never)]
+    fn give_another(&self, buffer: Vec<u8>) {
+        if let Ok(mut buffers) = self.buffers.try_borrow_mut()
+            && buffers.len() < BUFFERS
+        {
+            buffers.push(buffer);
+        }
+    }
+
     #[inline(always)]
     fn with<R>(
         &self,

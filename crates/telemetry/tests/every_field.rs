@@ -1,6 +1,7 @@
 //! Every field of every ready type comes back under OpenTelemetry's name, and any attributes do.
 
-use perfring_consumer::{Item, Snapshot};
+use super::SHAPE;
+use crate::shape::{Shape, records};
 use perfring_telemetry::names::{self, AttributeName, attribute, reserved};
 use perfring_telemetry::producer::{Options, RecordType};
 use perfring_telemetry::{
@@ -39,16 +40,23 @@ impl Row {
 }
 
 fn rows(path: &Path) -> Vec<Row> {
-    let snapshot = Snapshot::take(path).unwrap();
-    let types = TypeTable::from_entries(snapshot.types().entries());
-    let mut rows = Vec::new();
-    for item in &snapshot {
-        let Item::Record(record) = item.unwrap() else { continue };
+    records(path, |snapshot, record| {
+        let types = TypeTable::from_entries(snapshot.types().entries());
         let of = types.get(RecordType::new(record.kind).unwrap()).unwrap();
         let value = of.decode(record.bytes).unwrap();
         let (class, wall) = (of.class.known().unwrap(), record.wall(snapshot.anchors()));
-        rows.push(Row { class, value, wall });
-    }
+        Row { class, value, wall }
+    })
+}
+
+/// Returns the records but for the resources, of which each ring per CPU may have one.
+fn first_resource_and_rest(path: &Path) -> Vec<Row> {
+    let mut resources = 0;
+    let mut rows = rows(path);
+    rows.retain(|row| {
+        resources += u32::from(row.class == Class::Resource);
+        row.class != Class::Resource || resources == 1
+    });
     rows
 }
 
@@ -57,7 +65,7 @@ fn sink() -> (tempfile::TempDir, PathBuf, Sink) {
     let path = dir.path().join("ring");
     let resource = Resource::default().with("service.name", "test").with("a.b", "c");
     let resource = resource.with("process.pid", "not mine");
-    let sink = Sink::create(&path, &options(), resource).unwrap();
+    let sink = SHAPE.sink(&path, &options(), resource);
     (dir, path, sink)
 }
 
@@ -212,7 +220,7 @@ fn every_field_of_every_ready_type_comes_back() {
             ],
         ),
     ];
-    let rows = rows(&path);
+    let rows = first_resource_and_rest(&path);
     assert_eq!(rows.len(), expected.len());
     for (row, (class, fields)) in rows.iter().zip(&expected) {
         assert_eq!(row.class, *class);
@@ -264,17 +272,18 @@ fn the_numbers_are_opentelemetrys() {
 fn each_record_has_its_time_once_by_the_ring_or_by_the_sink() {
     let dir = tempfile::tempdir().unwrap();
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    // Rings per CPU have timestamps, whatever was asked for.
     for time in [true, false] {
         let path = dir.path().join(time.to_string());
         let before = now();
-        let sink = Sink::create(&path, &Options { time, ..options() }, Resource::here()).unwrap();
+        let sink = SHAPE.sink(&path, &Options { time, ..options() }, Resource::here());
         sink.emit(&Gauge::new("n", 1u64)).unwrap();
         let after = now();
         for row in rows(&path) {
             let own = row.value.get(names::TIME);
             let reported = match (row.wall, own) {
-                (Some(wall), None) if time => wall,
-                (None, Some(Value::U64(own))) if !time => *own,
+                (Some(wall), None) if time || SHAPE == Shape::Cpus => wall,
+                (None, Some(Value::U64(own))) if !time && SHAPE == Shape::Ring => *own,
                 other => panic!("{other:?}"),
             };
             // The ring's anchor to the wall-clock is some ns off.
@@ -290,7 +299,12 @@ fn each_record_has_its_time_once_by_the_ring_or_by_the_sink() {
 fn a_ring_without_room_for_the_ready_types_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let none = perfring_telemetry::producer::Options { types_size: 0, ..options() };
-    let refused = Sink::create(dir.path().join("ring"), &none, Resource::here()).unwrap_err();
+    let place = dir.path().join("ring");
+    let refused = match SHAPE {
+        Shape::Ring => Sink::create(place, &none, Resource::here()),
+        Shape::Cpus => Sink::open(place, &none, Resource::here()),
+    };
+    let refused = refused.unwrap_err();
     assert!(refused.to_string().contains("no type table"), "{refused}");
 }
 
@@ -305,7 +319,7 @@ proptest! {
         let (_dir, path, sink) = sink();
         let attributes: Vec<_> = names.iter().map(|name| (name.as_str(), Reported::from(&text))).collect();
         sink.emit(&Log { body: Reported::from(&text), attributes: &attributes, ..Log::default() }).unwrap();
-        let rows = rows(&path);
+        let rows = first_resource_and_rest(&path);
         prop_assert_eq!(rows[1].value.get("body"), Some(&Value::Str(text.clone())));
         let back: HashSet<String> = rows[1]
             .fields()
@@ -334,7 +348,11 @@ fn each_resource_of_a_process_has_its_pid_and_the_same_start() {
     let before = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos());
     let (_dir, path, first) = sink();
     let resource = Resource::default().with("start_time_unix_nano", "mine");
-    let second = Sink::attach(&path, resource.with("process.pid", "not mine")).unwrap();
+    let resource = resource.with("process.pid", "not mine");
+    let second = match SHAPE {
+        Shape::Ring => Sink::attach(&path, resource).unwrap(),
+        Shape::Cpus => SHAPE.sink(&path, &options(), resource),
+    };
     drop((first, second));
     let rows = rows(&path);
     let get = |row: usize, name: &str| rows[row].value.get(name).cloned();

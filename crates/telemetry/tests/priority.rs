@@ -1,16 +1,20 @@
 //! Errors are not drowned: they have a ring of their own, which a flood of other records cannot fill.
 
+use super::SHAPE;
+use crate::shape::rings;
 use perfring_consumer::Stat;
 use perfring_producer::types::{Class, Field, Shape};
 use perfring_set::{DirEvent, FollowOptions, Merge, ReadMode, RingSet, is_priority};
 use perfring_telemetry::producer::{Options, Policy};
-use perfring_telemetry::{FIRST, Log, Resource, Severity, Sink, options};
+use perfring_telemetry::{FIRST, Log, Resource, Severity, options};
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a ring refused.
+/// What a ring, or a directory of some, refused.
 fn lost(set: &RingSet, name: &str) -> u64 {
-    let totals = Stat::read(set.dir().join(name)).unwrap().totals.unwrap();
-    totals.producer.refused.total().records
+    let totals = |ring: &PathBuf| Stat::read(ring).unwrap().totals.unwrap();
+    let rings = rings(&set.dir().join(name));
+    rings.iter().map(|ring| totals(ring).producer.refused.total().records).sum()
 }
 
 #[test]
@@ -18,9 +22,9 @@ fn a_flood_fills_its_ring_and_errors_get_through_in_the_order_of_time() {
     let dir = tempfile::tempdir().unwrap();
     let set = RingSet::open(dir.path().join("rings")).unwrap();
     let drop = Options { size: 1 << 16, policy: Policy::Drop, ..options() };
-    let ring = set.ring_path("shop", &drop).unwrap();
     let errors = set.ring_path(&RingSet::priority_name("shop"), &drop).unwrap();
-    let sink = Sink::attach(ring, Resource::here()).unwrap();
+    // Rings per CPU are in a directory of the set's.
+    let sink = SHAPE.sink(&set.dir().join("shop"), &drop, Resource::here());
     let sink = sink.with_priority(Severity::Error, errors).unwrap();
     let fields = [Field::new("n", 0, Shape::ANY)];
     let kind = sink.declare(Class::Log, "log:ERROR", "", &fields).unwrap();

@@ -1,11 +1,12 @@
 //! A sink whose ring's file was removed attaches again, and counts what it lost.
 
+use super::SHAPE;
+use crate::shape::{Shape, records, remove, rings, stay_on_this_cpu};
 use nix::unistd::{Uid, setuid};
-use perfring_consumer::{Item, Snapshot};
-use perfring_telemetry::producer::types::{Class, Constant, Field, Shape};
+use perfring_telemetry::producer::types::{self, Class, Constant, Field};
 use perfring_telemetry::producer::{
-    AttachError, BadRing, CreateError, OpenError, Options, RecordType, ReserveError, files::create,
-    install_sigbus_handler,
+    AttachError, BadRing, CpuSetError, CreateError, OpenError, Options, RecordType, ReserveError,
+    files::create, install_sigbus_handler,
 };
 use perfring_telemetry::{FIRST, Log, Resource, Severity, Sink, SinkError, names, options};
 use perfring_testkit::alone::run_alone;
@@ -38,17 +39,13 @@ fn say(sink: &Sink, body: &str) -> Result<(), ReserveError> {
 
 /// Returns the class of each record that the ring has, and its body or value. Each must have a type.
 fn rows(path: &Path) -> Vec<(Class, String)> {
-    let snapshot = Snapshot::take(path).unwrap();
-    let types = TypeTable::from_entries(snapshot.types().entries());
-    let mut rows = Vec::new();
-    for item in &snapshot {
-        let Item::Record(record) = item.unwrap() else { continue };
+    records(path, |snapshot, record| {
+        let types = TypeTable::from_entries(snapshot.types().entries());
         let of = types.get(RecordType::new(record.kind).unwrap()).unwrap();
         let value = of.decode(record.bytes).unwrap();
         let said = value.get("body").or_else(|| value.get("value")).map(ToString::to_string);
-        rows.push((of.class.known().unwrap(), said.unwrap_or_default()));
-    }
-    rows
+        (of.class.known().unwrap(), said.unwrap_or_default())
+    })
 }
 
 fn logs(path: &Path) -> Vec<String> {
@@ -58,13 +55,28 @@ fn logs(path: &Path) -> Vec<String> {
 
 fn depth(sink: &Sink) -> RecordType {
     let fields = [
-        Field::new(names::VALUE, 0, Shape::ANY),
+        Field::new(names::VALUE, 0, types::Shape::ANY),
         Field::constant(names::NAME, Constant::Str("queue.depth")),
     ];
     sink.declare(Class::Gauge, "queue.depth", "", &fields).unwrap()
 }
 
-type Attach = fn(PathBuf, Resource) -> Result<Sink, SinkError>;
+/// The sinks of this shape: whether all threads have one producer, and whether the ring has timestamps.
+const SINKS: &[(bool, bool)] = match SHAPE {
+    Shape::Ring => &[(false, true), (false, false), (true, true), (true, false)],
+    Shape::Cpus => &[(false, true)],
+};
+
+fn attach(together: bool, time: bool, path: &Path) -> Sink {
+    match SHAPE {
+        Shape::Cpus => SHAPE.sink(path, &small(time), Resource::here()),
+        Shape::Ring => {
+            SHAPE.make(path, &small(time));
+            let attach = if together { Sink::attach_one } else { Sink::attach };
+            attach(path.to_owned(), Resource::here()).unwrap()
+        }
+    }
+}
 
 /// What happened to the file.
 const WAYS: [&str; 4] = ["removed", "replaced", "replaced by a larger one", "renamed over"];
@@ -74,14 +86,17 @@ fn take_away(how: &str, path: &Path, time: bool) {
     match how {
         "renamed over" => {
             let other = path.with_extension("other");
-            create(&other, &small(time)).unwrap();
+            SHAPE.make(&other, &small(time));
+            if SHAPE == Shape::Cpus {
+                fs::rename(path, path.with_extension("old")).unwrap();
+            }
             fs::rename(other, path).unwrap();
         }
         how => {
-            fs::remove_file(path).unwrap();
+            remove(path);
             match how {
-                "replaced" => create(path, &small(time)).unwrap(),
-                "replaced by a larger one" => create(path, &larger).unwrap(),
+                "replaced" => SHAPE.make(path, &small(time)),
+                "replaced by a larger one" => SHAPE.make(path, &larger),
                 _ => {}
             }
         }
@@ -90,14 +105,13 @@ fn take_away(how: &str, path: &Path, time: bool) {
 
 #[test]
 fn a_check_attaches_again_and_counts_each_record_since_the_last_one() {
+    stay_on_this_cpu(); // as below
     let mut cases = 0;
     for how in WAYS {
-        for (together, time) in [(false, true), (false, false), (true, true), (true, false)] {
+        for &(together, time) in SINKS {
             let case = format!("{how}, together: {together}, time: {time}");
             let (_dir, path) = place();
-            create(&path, &small(time)).unwrap();
-            let attach: Attach = if together { Sink::attach_one } else { Sink::attach };
-            let sink = attach(path.clone(), Resource::here()).unwrap();
+            let sink = attach(together, time, &path);
             let kind = depth(&sink);
             for _ in 0..3 {
                 say(&sink, "before").unwrap();
@@ -118,8 +132,7 @@ fn a_check_attaches_again_and_counts_each_record_since_the_last_one() {
             sink.write(kind, |values| values.u64(FIRST, 17)).unwrap();
             let found = rows(&path);
             assert_eq!(found[0].0, Class::Resource, "{case}: {found:?}");
-            let said: Vec<_> = found[1..].iter().map(|(_, said)| said.as_str()).collect();
-            assert_eq!(said, ["after", "17"], "{case}");
+            assert_eq!(logs(&path), ["after", "17"], "{case}");
             // Nothing is counted twice.
             sink.check().unwrap();
             assert_eq!(sink.dropped(), 7, "{case}");
@@ -131,16 +144,17 @@ fn a_check_attaches_again_and_counts_each_record_since_the_last_one() {
 
 #[test]
 fn a_sink_finds_out_by_itself_within_a_second_or_so() {
-    for (together, time) in [(false, true), (false, false), (true, true), (true, false)] {
+    // On one CPU: where the process has no ring yet, the producer of the removed ones makes one meanwhile, and its records
+    // count as lost, too.
+    stay_on_this_cpu();
+    for &(together, time) in SINKS {
         let (_dir, path) = place();
-        create(&path, &small(time)).unwrap();
-        let attach: Attach = if together { Sink::attach_one } else { Sink::attach };
-        let sink = attach(path.clone(), Resource::here()).unwrap();
+        let sink = attach(together, time, &path);
         say(&sink, "first").unwrap();
         sink.check().unwrap();
-        fs::remove_file(&path).unwrap();
+        remove(&path);
         let (mut said, watchdog) = (0u64, Watchdog::default());
-        while !path.exists() {
+        while rings(&path).iter().all(|ring| !ring.exists()) {
             say(&sink, "again").unwrap();
             said += 1;
             watchdog.check("the sink attaches again");
@@ -157,7 +171,7 @@ fn a_sink_finds_out_by_itself_within_a_second_or_so() {
 #[test]
 fn other_threads_follow_at_their_next_record_or_count_at_their_end() {
     let (_dir, path) = place();
-    let sink = Sink::create(&path, &small(true), Resource::here()).unwrap();
+    let sink = SHAPE.sink(&path, &small(true), Resource::here());
     let (done, is_done) = mpsc::channel();
     let thread = |last: bool| {
         let (sink, done) = (sink.clone(), done.clone());
@@ -178,7 +192,7 @@ fn other_threads_follow_at_their_next_record_or_count_at_their_end() {
     };
     let threads = [true, false, true].map(thread);
     threads.iter().for_each(|_| is_done.recv().unwrap());
-    fs::remove_file(&path).unwrap();
+    remove(&path);
     say(&sink, "main").unwrap(); // its first record: the thread attaches to a new ring
     assert_eq!(logs(&path), ["main"]);
     for (lost, (thread, go_on)) in threads.into_iter().enumerate() {
@@ -192,7 +206,7 @@ fn other_threads_follow_at_their_next_record_or_count_at_their_end() {
 #[test]
 fn a_type_that_a_late_thread_declares_is_in_the_new_ring() {
     let (_dir, path) = place();
-    let sink = Sink::create(&path, &small(true), Resource::here()).unwrap();
+    let sink = SHAPE.sink(&path, &small(true), Resource::here());
     let (go_on, goes_on) = mpsc::channel::<()>();
     let late = sink.clone();
     let (done, is_done) = mpsc::channel();
@@ -205,7 +219,7 @@ fn a_type_that_a_late_thread_declares_is_in_the_new_ring() {
     });
     is_done.recv().unwrap();
     say(&sink, "here").unwrap();
-    fs::remove_file(&path).unwrap();
+    remove(&path);
     sink.check().unwrap();
     go_on.send(()).unwrap();
     late.join().unwrap();
@@ -217,9 +231,9 @@ fn a_type_that_a_late_thread_declares_is_in_the_new_ring() {
 fn the_resource_stays_in_the_new_ring_while_records_are_overwritten() {
     let (_dir, path) = place();
     let small = Options { size: 1 << 16, ..small(true) };
-    let sink = Sink::create(&path, &small, Resource::here()).unwrap();
+    let sink = SHAPE.sink(&path, &small, Resource::here());
     say(&sink, "first").unwrap();
-    fs::remove_file(&path).unwrap();
+    remove(&path);
     sink.check().unwrap(); // by the producer of this thread: that of the resource has to follow
     let mut bytes = 0;
     while bytes < 4 * small.size {
@@ -232,6 +246,9 @@ fn the_resource_stays_in_the_new_ring_while_records_are_overwritten() {
 
 #[test]
 fn while_it_cannot_attach_a_sink_refuses_and_counts_and_says_why() {
+    if SHAPE == Shape::Cpus {
+        return; // see `per_cpu`
+    }
     /// What is at the place of the ring.
     type Put = fn(&Path);
     type Is = fn(&SinkError) -> bool;
@@ -271,7 +288,7 @@ fn while_it_cannot_attach_a_sink_refuses_and_counts_and_says_why() {
     ];
     for (what, put, is) in foreign {
         let (_dir, path) = place();
-        let sink = Sink::create(&path, &small(true), Resource::here()).unwrap();
+        let sink = SHAPE.sink(&path, &small(true), Resource::here());
         say(&sink, "before").unwrap();
         sink.check().unwrap();
         say(&sink, "lost").unwrap();
@@ -303,19 +320,25 @@ fn while_it_cannot_attach_a_sink_refuses_and_counts_and_says_why() {
 fn in_a_directory_that_is_not_writable_a_sink_says_so() {
     const TEST: &str = "removed::in_a_directory_that_is_not_writable_a_sink_says_so";
     if std::env::var_os(CHILD).is_none() {
-        return run_alone(TEST, CHILD, "yes");
+        return run_alone(&SHAPE.test(TEST), CHILD, "yes");
     }
     if Uid::effective().is_root() {
         setuid(Uid::from_raw(65534)).unwrap(); // for root, each directory is writable
     }
     let (_dir, path) = place();
-    let parent = path.parent().unwrap();
-    let sink = Sink::create(&path, &small(true), Resource::here()).unwrap();
+    let parent = if SHAPE == Shape::Cpus { &*path } else { path.parent().unwrap() };
+    let sink = SHAPE.sink(&path, &small(true), Resource::here());
     say(&sink, "lost").unwrap();
-    fs::remove_file(&path).unwrap();
+    remove(&path);
     fs::set_permissions(parent, Permissions::from_mode(0o500)).unwrap();
     let error = sink.check().unwrap_err();
-    assert!(matches!(error, SinkError::Create(CreateError::Permission { .. })), "{error:?}");
+    let is_refused = match &error {
+        SinkError::Create(error) | SinkError::Cpu(CpuSetError::Ring(OpenError::Create(error))) => {
+            matches!(error, CreateError::Permission { .. })
+        }
+        _ => false,
+    };
+    assert!(is_refused, "{error:?}");
     assert_eq!(say(&sink, "refused"), Err(ReserveError::Detached));
     fs::set_permissions(parent, Permissions::from_mode(0o700)).unwrap();
     sink.check().unwrap();
@@ -327,20 +350,28 @@ fn in_a_directory_that_is_not_writable_a_sink_says_so() {
 fn a_ring_that_was_cut_off_is_left_once_it_is_removed() {
     const TEST: &str = "removed::a_ring_that_was_cut_off_is_left_once_it_is_removed";
     if std::env::var_os(CHILD).is_none() {
-        return run_alone(TEST, CHILD, "yes");
+        return run_alone(&SHAPE.test(TEST), CHILD, "yes");
     }
     install_sigbus_handler().unwrap();
     let (_dir, path) = place();
-    let sink = Sink::create(&path, &small(true), Resource::here()).unwrap();
+    let sink = SHAPE.sink(&path, &small(true), Resource::here());
     say(&sink, "before").unwrap();
     sink.check().unwrap();
-    OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+    for ring in rings(&path) {
+        OpenOptions::new().write(true).open(ring).unwrap().set_len(0).unwrap();
+    }
     assert_eq!(say(&sink, "into private memory"), Err(ReserveError::Detached));
     let error = sink.check().unwrap_err();
-    assert!(matches!(error, SinkError::Attach(AttachError::Bad { .. })), "{error:?}");
+    let is_bad = match &error {
+        SinkError::Attach(error) | SinkError::Cpu(CpuSetError::Ring(OpenError::Attach(error))) => {
+            matches!(error, AttachError::Bad { .. })
+        }
+        _ => false,
+    };
+    assert!(is_bad, "{error:?}");
     assert_eq!(sink.dropped(), 1);
     assert_eq!(say(&sink, "refused"), Err(ReserveError::Detached));
-    fs::remove_file(&path).unwrap();
+    remove(&path);
     sink.check().unwrap();
     say(&sink, "after").unwrap();
     assert_eq!((logs(&path), sink.dropped()), (vec!["after".to_owned()], 2));
@@ -353,7 +384,7 @@ fn the_records_of_log_and_metrics_have_their_types_in_the_new_ring() {
     use perfring_telemetry::{log::RingLog, metrics::RingRecorder};
 
     let (_dir, path) = place();
-    let sink = Sink::create(&path, &small(true), Resource::here()).unwrap();
+    let sink = SHAPE.sink(&path, &small(true), Resource::here());
     let logger = RingLog::new(sink.clone());
     let warn = || {
         let args = format_args!("full");
@@ -363,12 +394,14 @@ fn the_records_of_log_and_metrics_have_their_types_in_the_new_ring() {
         let requests = metrics::counter!("requests", "method" => "GET");
         requests.increment(2);
         warn();
-        fs::remove_file(&path).unwrap();
+        remove(&path);
         sink.check().unwrap();
         assert_eq!(sink.dropped(), 2);
         requests.increment(3);
         warn();
     });
     let expected = [(Class::Sum, "5".to_owned()), (Class::Log, "full".to_owned())];
-    assert_eq!(rows(&path)[1..], expected);
+    let mut found = rows(&path);
+    found.retain(|(class, _)| *class != Class::Resource);
+    assert_eq!(found, expected);
 }

@@ -1,12 +1,12 @@
-//! A program that crashes in the middle of its work: its last events are in the ring.
+//! A program that crashes in the middle of its work: its last events are in the rings.
 //!
-//! `cargo run -p perfring-tracing --example crash -- [abort|kill|segfault] [RING]`
+//! `cargo run -p perfring-tracing --example crash -- [abort|kill|segfault] [DIR]`
 //!
-//! The ring has the last events of all threads: `perfring dump RING`.
+//! The directory's rings, one for each CPU, have the last events of all threads: `perfring tail DIR`.
 
 use nix::sys::signal::{Signal, raise};
 use perfring_tracing::{PerfringLayer, Resource, Sink, options};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 use tracing::{debug, error, info, info_span, warn};
@@ -33,10 +33,8 @@ struct Order {
 }
 
 /// Works until it dies. Does not return if all goes well.
-pub(crate) fn run(ring: &Path, death: Death) -> Result<(), Box<dyn std::error::Error>> {
-    let resource = Resource::here().with("service.name", "shop").with("service.version", "2.1.0");
-    let layer = PerfringLayer::new(Sink::create(ring, &options(), resource)?);
-    tracing_subscriber::registry().with(layer).try_init()?;
+pub(crate) fn run(sink: Sink, death: Death) -> Result<(), Box<dyn std::error::Error>> {
+    tracing_subscriber::registry().with(PerfringLayer::new(sink)).try_init()?;
 
     let (at_work, all_at_work) = mpsc::channel();
     for worker in 0..WORKERS {
@@ -80,6 +78,10 @@ fn serve(worker: u64, order: Order) {
     span.record("paid", true);
 }
 
+pub(crate) fn resource() -> Resource {
+    Resource::here().with("service.name", "shop").with("service.version", "2.1.0")
+}
+
 #[allow(dead_code)]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -91,10 +93,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             return Err(format!("{other:?} is not known: abort, kill or segfault").into());
         }
     };
-    let ring = match arguments.next() {
+    let dir = match arguments.next() {
         Some(path) => PathBuf::from(path),
-        None => std::env::temp_dir().join(format!("crash-{}.ring", std::process::id())),
+        None => std::env::temp_dir().join(format!("crash-{}", std::process::id())),
     };
-    println!("perfring dump {}", ring.display());
-    run(&ring, death)
+    println!("perfring tail {}", dir.display());
+    run(Sink::open(dir, &options(), resource())?, death)
 }

@@ -2,7 +2,7 @@
 
 use crate::otel::{Otel, Others};
 use crate::panics;
-use crate::site::{self, PARENT_SPAN_ID, SPAN_ID, Site, Sites, TRACE_ID};
+use crate::site::{self, END, PARENT_SPAN_ID, SPAN_ID, Site, Sites, TRACE_ID};
 use crate::spans::{self, Ids, Span, Spans};
 use crate::visit::Fields;
 use perfring_producer::types::tagged::TaggedWriter;
@@ -11,8 +11,8 @@ use perfring_producer::{Location, Options};
 use perfring_telemetry::{
     Resource, Signal, Sink, SinkError, SpanEnd, SpanId, SpanStart, TraceId, names,
 };
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::{Event, Metadata, Subscriber};
 use tracing_subscriber::Layer;
@@ -38,7 +38,6 @@ pub struct PerfringLayer {
     sink: Sink,
     sites: Sites,
     spans: Spans,
-    epoch: Instant,
     /// Distinguishes the spans that a thread is in from those of other layers.
     number: u64,
 }
@@ -46,6 +45,15 @@ pub struct PerfringLayer {
 static LAYERS: AtomicU64 = AtomicU64::new(0);
 
 impl PerfringLayer {
+    /// Opens a directory with a ring for each CPU, and makes it if there is none, and creates a layer that writes there: see
+    /// [`Sink::open`]. The fastest way for any number of threads and processes.
+    ///
+    /// # Errors
+    /// See [`SinkError`].
+    pub fn open(dir: impl Into<PathBuf>, options: &Options) -> Result<Self, SinkError> {
+        Sink::open(dir, options, Resource::here()).map(PerfringLayer::new)
+    }
+
     /// Creates a shared ring, with [`options`](crate::options) or others, and a layer that writes to it.
     ///
     /// # Errors
@@ -79,7 +87,6 @@ impl PerfringLayer {
             sink,
             sites: Sites::new(),
             spans: Spans::new(),
-            epoch: Instant::now(),
             number: LAYERS.fetch_add(1, Ordering::Relaxed),
         }
     }
@@ -126,7 +133,7 @@ impl PerfringLayer {
     #[inline]
     fn around(&self, given: Option<&Id>, is_contextual: bool) -> Option<Ids> {
         match given {
-            Some(id) => self.spans.get(id.into_u64()).map(|span| span.ids),
+            Some(id) => self.spans.get(id.into_u64()),
             None if is_contextual => spans::current(self.number),
             None => None,
         }
@@ -141,10 +148,6 @@ impl PerfringLayer {
             self.spans.note(id.into_u64(), otel.clone());
         }
         Some(otel)
-    }
-
-    fn now(&self) -> u64 {
-        u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
@@ -169,16 +172,16 @@ where
         let metadata = attributes.metadata();
         let site = &self.sites.of(&self.sink, metadata);
         let around = self.around(attributes.parent(), attributes.is_contextual());
-        let start = self.now();
         let ids = Ids {
-            trace: around.map_or_else(|| TraceId::salted(start), |around| around.trace),
-            span: SpanId::salted(start),
+            trace: around.map_or_else(TraceId::random, |around| around.trace),
+            span: SpanId::random(),
         };
         let parent = around.map(|around| around.span);
-        self.spans.insert(id.into_u64(), Span { ids, parent, name: metadata.name(), start });
-        let otel =
-            if site.has_otel { self.noted(id, |otel| attributes.record(otel)) } else { None };
-        let _ = self.sink.write(site.kind, |writer| {
+        let _ = self.sink.write_timed(site.kind, |start, writer| {
+            // Before its values are formatted, which may use it.
+            self.spans.insert(id.into_u64(), &Span { ids, parent, start });
+            let otel =
+                if site.has_otel { self.noted(id, |otel| attributes.record(otel)) } else { None };
             write_ids(&ids, site, writer);
             match (parent, site.first) {
                 (Some(parent), Some(_)) => writer.bytes(PARENT_SPAN_ID, &parent.0),
@@ -200,7 +203,7 @@ where
 
     /// Writes the values at once, so that they are in the ring after a crash.
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
-        let Some(span) = self.spans.get(id.into_u64()) else { return };
+        let Some(ids) = self.spans.get(id.into_u64()) else { return };
         let Some(metadata) = context.metadata(id) else { return };
         let otel = match site::has_otel(metadata) {
             true => self.noted(id, |otel| values.record(otel)),
@@ -210,8 +213,8 @@ where
             return; // the end has all of it
         }
         let _ = self.sink.write(SpanStart::SCHEMA.id, |writer| {
-            writer.bytes(names::TRACE_ID, &span.ids.trace.0);
-            writer.bytes(names::SPAN_ID, &span.ids.span.0);
+            writer.bytes(names::TRACE_ID, &ids.trace.0);
+            writer.bytes(names::SPAN_ID, &ids.span.0);
             let class = Class::SpanStart;
             let fields = Fields { writer, first: None, class, metadata };
             match &otel {
@@ -227,15 +230,15 @@ where
     fn on_follows_from(&self, id: &Id, follows: &Id, _: Context<'_, S>) {
         let (span, before) = (self.spans.get(id.into_u64()), self.spans.get(follows.into_u64()));
         let (Some(span), Some(before)) = (span, before) else { return };
-        let more = SpanStart::new(span.ids.trace, span.ids.span, "");
-        let link = Some((before.ids.trace, before.ids.span));
+        let more = SpanStart::new(span.trace, span.span, "");
+        let link = Some((before.trace, before.span));
         let _ = self.sink.emit(&SpanStart { link, ..more });
     }
 
     fn on_enter(&self, id: &Id, _: Context<'_, S>) {
         let id = id.into_u64();
-        if let Some(span) = self.spans.get(id) {
-            spans::enter(self.number, id, span.ids);
+        if let Some(ids) = self.spans.get(id) {
+            spans::enter(self.number, id, ids);
         }
     }
 
@@ -243,14 +246,24 @@ where
         spans::exit(self.number, id.into_u64());
     }
 
-    fn on_close(&self, id: Id, _: Context<'_, S>) {
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
         let Some((span, otel)) = self.spans.remove(id.into_u64()) else { return };
-        let name = otel.as_ref().and_then(|otel| otel.name.as_deref()).unwrap_or(span.name);
-        let _ = self.sink.emit(&SpanEnd {
-            parent_span_id: span.parent,
-            duration_nano: Some(self.now().saturating_sub(span.start)),
-            status: otel.as_ref().and_then(|otel| otel.status()),
-            ..SpanEnd::new(span.ids.trace, span.ids.span, name)
+        let name = context.metadata(&id).map_or("", Metadata::name);
+        let _ = self.sink.write_timed(SpanEnd::SCHEMA.id, |now, writer| {
+            writer.bytes(END.trace, &span.ids.trace.0);
+            writer.bytes(END.span, &span.ids.span.0);
+            if let Some(parent) = span.parent {
+                writer.bytes(END.parent, &parent.0);
+            }
+            let renamed = otel.as_ref().and_then(|otel| otel.name.as_deref());
+            writer.text(END.name, renamed.unwrap_or(name));
+            writer.u64(END.duration, now.saturating_sub(span.start));
+            if let Some((status, message)) = otel.as_ref().and_then(|otel| otel.status()) {
+                writer.u64(END.status, status.number());
+                if !message.is_empty() {
+                    writer.text(END.message, message);
+                }
+            }
         });
     }
 }

@@ -18,6 +18,7 @@
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("ring");
 //! let resource = Resource::here().with("service.name", "shop");
+//! // One file. `Sink::open` makes a directory with a ring for each CPU, which costs less: most programs want that.
 //! let layer = PerfringLayer::new(Sink::create(&path, &options(), resource)?);
 //! let subscriber = tracing_subscriber::registry().with(layer);
 //! # let _default = tracing::subscriber::set_default(subscriber);
@@ -71,8 +72,8 @@
 //! Fields are attributes under their own names. Numbers and booleans keep their type; anything else is
 //! text. Entering and leaving a span is not recorded.
 //!
-//! A span's `duration_nano` is measured on `CLOCK_MONOTONIC`, the ring's timestamps on `CLOCK_BOOTTIME`: if
-//! the machine is suspended, the duration is less than the time between the two records.
+//! A span's `duration_nano` is measured on the clock of timestamps, `CLOCK_BOOTTIME`: it includes the time for which the machine
+//! is suspended. The clock is read once for each record.
 //!
 //! Filters are `tracing_subscriber`'s: `layer.with_filter(..)`. An event whose explicit parent is a span
 //! that the filter excludes is in no span.
@@ -82,14 +83,16 @@
 //! After a warm-up it allocates nothing: the first event of each call site registers its type, and the first
 //! of each thread attaches to the ring. The registration takes the lock of the ring's type table, and waits
 //! for up to 0.1 s while another process holds it. If the table is full, the field names are in the records.
-//! The ids of open spans are in 64 maps, each behind a lock.
+//! With rings per CPU ([`PerfringLayer::open`]) a record takes no lock, and no locked instruction. Open spans are in a table of
+//! atomics: a new one takes an entry by one compare-and-swap. To enter a span and to leave it touches the thread's own
+//! memory, and reads that entry. Only `otel.` fields that a span's end has are behind a lock.
 //!
 //! # Where it is safe
 //!
 //! In a `Debug` that itself logs, or panics. In destructors of thread-local values, except for new spans:
 //! there the registry of `tracing_subscriber` panics. In a child of `fork(2)`, which attaches anew, unless
-//! another thread was creating, entering, closing or recording a span at the moment of the fork: the child
-//! has a copy of that thread's lock that is never unlocked, and deadlocks when it uses a span of the same map.
+//! another thread was noting `otel.` fields of a span, or adding a table for more open spans, at the moment of the fork: the
+//! child has a copy of that thread's lock that is never unlocked.
 //! (`metrics::RingRecorder` has the same limit while another thread looks up or describes an instrument.)
 //! Not in signal handlers.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -3,7 +3,7 @@
 use perfring_producer::types::{Class, Constant, Field, Shape};
 use perfring_producer::{RecordType, ReserveError};
 use perfring_telemetry::names::{self, AttributeName};
-use perfring_telemetry::{FIRST, Log, Severity, Signal, Sink, SpanStart};
+use perfring_telemetry::{FIRST, Log, Severity, Signal, Sink, SpanEnd, SpanStart};
 use std::borrow::Cow;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,6 +14,45 @@ pub(crate) const TRACE_ID: u16 = FIRST;
 pub(crate) const SPAN_ID: u16 = FIRST + 1;
 /// Only in a span's type.
 pub(crate) const PARENT_SPAN_ID: u16 = FIRST + 2;
+
+/// The numbers of the fields of [`SpanEnd`].
+pub(crate) struct End {
+    pub(crate) trace: u16,
+    pub(crate) span: u16,
+    pub(crate) parent: u16,
+    pub(crate) name: u16,
+    pub(crate) duration: u16,
+    pub(crate) status: u16,
+    pub(crate) message: u16,
+}
+
+pub(crate) const END: End = End {
+    trace: number(names::TRACE_ID),
+    span: number(names::SPAN_ID),
+    parent: number(names::PARENT_SPAN_ID),
+    name: number(names::NAME),
+    duration: number(names::DURATION),
+    status: number(names::STATUS_CODE),
+    message: number(names::STATUS_MESSAGE),
+};
+
+/// Returns the number of a field of [`SpanEnd`].
+const fn number(name: &str) -> u16 {
+    let (fields, mut at) = (SpanEnd::SCHEMA.fields, 0);
+    // One that is missing does not compile.
+    while !is_same(fields[at].name.as_bytes(), name.as_bytes()) {
+        at += 1;
+    }
+    at as u16
+}
+
+const fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
+}
 
 /// A call site's record type.
 #[derive(Clone, Copy, Debug)]

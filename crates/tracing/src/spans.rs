@@ -6,8 +6,8 @@ use crate::otel::Otel;
 use perfring_telemetry::{SpanId, TraceId};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A span's ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,82 +21,161 @@ pub(crate) struct Ids {
 pub(crate) struct Span {
     pub(crate) ids: Ids,
     pub(crate) parent: Option<SpanId>,
-    pub(crate) name: &'static str,
-    /// In ns on the layer's clock.
+    /// In ns on the clock of timestamps.
     pub(crate) start: u64,
 }
 
-/// A hash for slab indices.
-#[derive(Default)]
-pub(crate) struct Mix(u64);
-
-impl Hasher for Mix {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 ^= self.0 >> 32;
-    }
-}
-
-/// An open span, and what its end has of its `otel.` fields.
-#[derive(Debug)]
-struct Open {
-    span: Span,
-    otel: Option<Box<Otel>>,
-}
-
-type Map = HashMap<u64, Open, BuildHasherDefault<Mix>>;
-
-/// Aligned so that threads with spans of their own share no cache lines.
+/// An open span, in a cache line of its own.
+///
+/// Relaxed, but for the id: only the thread that opens a span and the one that closes it write here. Others that use the
+/// span's id have got it from the first, and are waited for by the second: the subscriber counts them.
 #[derive(Debug, Default)]
-#[repr(align(128))]
-struct Shard(Mutex<Map>);
+#[repr(align(64))]
+struct Entry {
+    /// The span's number, 0 for none.
+    id: AtomicU64,
+    trace: [AtomicU64; 2],
+    span: AtomicU64,
+    /// 0 for none: no span's id is zero.
+    parent: AtomicU64,
+    start: AtomicU64,
+    /// Whether there is something in [`Spans::noted`].
+    has_note: AtomicU64,
+}
+
+impl Entry {
+    /// Takes it for a span, if no span has it.
+    #[inline]
+    fn take(&self, id: u64) -> bool {
+        self.id.load(Ordering::Relaxed) == 0
+            && self.id.compare_exchange(0, id, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    #[inline]
+    fn store(&self, span: &Span) {
+        let (trace, _) = span.ids.trace.0.as_chunks();
+        for (word, bytes) in self.trace.iter().zip(trace) {
+            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
+        let parent = span.parent.map_or(0, |parent| u64::from_ne_bytes(parent.0));
+        self.span.store(u64::from_ne_bytes(span.ids.span.0), Ordering::Relaxed);
+        self.parent.store(parent, Ordering::Relaxed);
+        self.start.store(span.start, Ordering::Relaxed);
+        self.has_note.store(0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn ids(&self) -> Ids {
+        let [high, low] = self.trace.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let mut trace = [0; 16];
+        trace[..8].copy_from_slice(&high.to_ne_bytes());
+        trace[8..].copy_from_slice(&low.to_ne_bytes());
+        let span = self.span.load(Ordering::Relaxed).to_ne_bytes();
+        Ids { trace: TraceId(trace), span: SpanId(span) }
+    }
+
+    #[inline]
+    fn span(&self) -> Span {
+        let parent = self.parent.load(Ordering::Relaxed);
+        let parent = (parent != 0).then(|| SpanId(parent.to_ne_bytes()));
+        Span { ids: self.ids(), parent, start: self.start.load(Ordering::Relaxed) }
+    }
+}
+
+/// Entries that are tried for a span.
+const TRIES: usize = 8;
+/// The bits of a registry's number for a span that are the same for no two open ones; the others count how often they were
+/// used. (Numbers of other subscribers are numbers, too: this is for speed only.)
+const OF_REGISTRY: u64 = (1 << 34) - 1;
+
+/// A table of open spans, by number. It has no lock, and the next, larger one for those that find no place.
+#[derive(Debug)]
+struct Table {
+    entries: Box<[Entry]>,
+    next: OnceLock<Box<Table>>,
+}
+
+impl Table {
+    fn new(entries: usize) -> Self {
+        let entries = std::iter::repeat_with(Entry::default).take(entries).collect();
+        Table { entries, next: OnceLock::new() }
+    }
+
+    /// Returns the entries that may have a span.
+    #[inline]
+    fn of(&self, id: u64) -> &[Entry] {
+        let mixed = (id & OF_REGISTRY).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let at = mixed as usize % (self.entries.len() - TRIES + 1);
+        &self.entries[at..at + TRIES]
+    }
+}
 
 /// All open spans of a layer.
 #[derive(Debug)]
 pub(crate) struct Spans {
-    shards: Box<[Shard]>,
+    table: Table,
+    /// What the ends of spans will have of their `otel.` fields.
+    noted: Mutex<HashMap<u64, Box<Otel>>>,
 }
 
 impl Spans {
-    const SHARDS: usize = 64;
+    /// Of the first table.
+    const ENTRIES: usize = 1024 + TRIES - 1;
 
     pub(crate) fn new() -> Self {
-        Spans { shards: (0..Self::SHARDS).map(|_| Shard::default()).collect() }
+        Spans { table: Table::new(Self::ENTRIES), noted: Mutex::default() }
     }
 
-    fn shard(&self, id: u64) -> MutexGuard<'_, Map> {
-        let mixed = id.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 40;
-        let shard = &self.shards[mixed as usize % Self::SHARDS].0;
-        shard.lock().unwrap_or_else(PoisonError::into_inner) // no map operation panics half way
-    }
-
-    pub(crate) fn insert(&self, id: u64, span: Span) {
-        self.shard(id).insert(id, Open { span, otel: None });
-    }
-
-    /// Notes what the span's end will have.
-    pub(crate) fn note(&self, id: u64, otel: Otel) {
-        if let Some(open) = self.shard(id).get_mut(&id) {
-            open.otel.get_or_insert_default().update(otel);
+    #[inline]
+    pub(crate) fn insert(&self, id: u64, span: &Span) {
+        let mut table = &self.table;
+        loop {
+            if let Some(entry) = table.of(id).iter().find(|entry| entry.take(id)) {
+                return entry.store(span);
+            }
+            let larger = || Box::new(Table::new(4 * table.entries.len()));
+            table = table.next.get_or_init(larger);
         }
     }
 
-    pub(crate) fn get(&self, id: u64) -> Option<Span> {
-        self.shard(id).get(&id).map(|open| open.span)
+    #[inline]
+    fn find(&self, id: u64) -> Option<&Entry> {
+        let mut table = &self.table;
+        loop {
+            let found = table.of(id).iter().find(|entry| entry.id.load(Ordering::Relaxed) == id);
+            if found.is_some() {
+                return found;
+            }
+            table = table.next.get()?;
+        }
     }
 
+    #[inline]
+    pub(crate) fn get(&self, id: u64) -> Option<Ids> {
+        self.find(id).map(Entry::ids)
+    }
+
+    #[inline]
     pub(crate) fn remove(&self, id: u64) -> Option<(Span, Option<Box<Otel>>)> {
-        self.shard(id).remove(&id).map(|open| (open.span, open.otel))
+        let entry = self.find(id)?;
+        let span = entry.span();
+        let has_note = entry.has_note.load(Ordering::Relaxed) != 0;
+        let otel = if has_note { self.lock().remove(&id) } else { None };
+        entry.id.store(0, Ordering::Release); // pairs with `take`
+        Some((span, otel))
+    }
+
+    /// Notes what the span's end will have.
+    #[cold]
+    pub(crate) fn note(&self, id: u64, otel: Otel) {
+        if let Some(entry) = self.find(id) {
+            entry.has_note.store(1, Ordering::Relaxed);
+            self.lock().entry(id).or_default().update(otel);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Box<Otel>>> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner) // no map operation panics half way
     }
 }
 

@@ -18,15 +18,19 @@ pub(crate) struct Fields<'a, 'w> {
 }
 
 impl Fields<'_, '_> {
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, field: &Field, put: impl FnOnce(&mut TaggedWriter<'_>, Key<'_>)) {
         match self.first {
             Some(first) => put(self.writer, Key::Field(first + field.index() as u16)),
-            None => {
-                let put = |name: &str| put(self.writer, Key::Name(name));
-                site::with_name(self.class, self.metadata, field.name(), put);
-            }
+            None => self.put_named(field, put),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn put_named(&mut self, field: &Field, put: impl FnOnce(&mut TaggedWriter<'_>, Key<'_>)) {
+        let put = |name: &str| put(self.writer, Key::Name(name));
+        site::with_name(self.class, self.metadata, field.name(), put);
     }
 }
 

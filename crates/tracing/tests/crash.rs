@@ -5,8 +5,9 @@ mod example;
 
 use crate::common::{all_rows, of};
 use example::Death;
+use perfring_tracing::{Sink, options};
 use perfring_types::Class;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,6 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const DEATH: &str = "PERFRING_TEST_DEATH";
 const RING: &str = "PERFRING_TEST_RING";
+const SHAPE: &str = "PERFRING_TEST_SHAPE";
 
 /// Runs only as the child of the test below: this very program, started again.
 #[test]
@@ -24,8 +26,12 @@ fn dies_on_request() {
         "9" => Death::Kill,
         _ => Death::Segfault,
     };
-    let ring = std::env::var(RING).unwrap();
-    example::run(Path::new(&ring), death).unwrap();
+    let place = std::env::var(RING).unwrap();
+    let sink = match std::env::var(SHAPE).as_deref() {
+        Ok("cpus") => Sink::open(&place, &options(), example::resource()).unwrap(),
+        _ => Sink::create(Path::new(&place), &options(), example::resource()).unwrap(),
+    };
+    example::run(sink, death).unwrap();
 }
 
 fn now() -> u64 {
@@ -35,12 +41,13 @@ fn now() -> u64 {
 #[test]
 fn the_last_records_of_a_killed_program_are_in_the_ring() {
     let dir = tempfile::tempdir().unwrap();
-    for signal in [6, 9, 11] {
-        let ring = dir.path().join(signal.to_string());
+    for (signal, shape) in [6, 9, 11].into_iter().flat_map(|n| [(n, "ring"), (n, "cpus")]) {
+        let ring = dir.path().join(format!("{signal} {shape}"));
         let status = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "crash::dies_on_request"])
             .env(DEATH, signal.to_string())
             .env(RING, &ring)
+            .env(SHAPE, shape)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status()
@@ -68,6 +75,19 @@ fn the_last_records_of_a_killed_program_are_in_the_ring() {
         let ended: HashSet<_> =
             of(&rows, Class::SpanEnd).iter().map(|row| row.bytes("span_id")).collect();
         assert!(!ended.contains(&word.bytes("span_id")) && !ended.is_empty());
-        println!("signal {signal}: {} records, {} spans ended", rows.len(), ended.len());
+        // Every id belongs to one span, and each parent and trace is that of a span which began.
+        let spans: HashMap<_, _> = starts
+            .iter()
+            .filter(|row| row.has("name"))
+            .map(|row| (row.bytes("span_id"), row.bytes("trace_id")))
+            .collect();
+        assert_eq!(spans.len(), starts.iter().filter(|row| row.has("name")).count());
+        for row in starts.iter().chain(&logs).filter(|row| row.has("span_id")) {
+            assert_eq!(spans[&row.bytes("span_id")], row.bytes("trace_id"));
+            if row.has("parent_span_id") {
+                assert_eq!(spans[&row.bytes("parent_span_id")], row.bytes("trace_id"));
+            }
+        }
+        println!("signal {signal}, {shape}: {} records, {} spans ended", rows.len(), ended.len());
     }
 }

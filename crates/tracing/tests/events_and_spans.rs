@@ -1,15 +1,16 @@
 //! What a program logs through `tracing` is what the ring holds: names, levels, values, ids.
 
-use crate::common::{Row, of, rows};
+use super::SHAPE;
+use crate::common::{Row, of, rings, rows};
 use perfring_consumer::Snapshot;
 use perfring_testkit::rng::Rng;
-use perfring_tracing::{PerfringLayer, options};
+use perfring_tracing::options;
 use perfring_types::Class;
 use perfring_types::read::Value;
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use tracing::{Level, Subscriber, debug, error, info, info_span, span, trace, warn};
 use tracing_subscriber::filter::LevelFilter;
@@ -21,8 +22,8 @@ fn ring() -> (TempDir, PathBuf) {
     (dir, path)
 }
 
-fn subscriber(path: &PathBuf) -> impl Subscriber + Send + Sync + use<> {
-    tracing_subscriber::registry().with(PerfringLayer::create(path, &options()).unwrap())
+fn subscriber(path: &Path) -> impl Subscriber + Send + Sync + use<> {
+    tracing_subscriber::registry().with(SHAPE.layer(path, &options()))
 }
 
 #[test]
@@ -50,10 +51,10 @@ fn an_event_has_its_location_level_message_and_every_kind_of_value() {
     assert_eq!(row.class, Class::Log);
     assert_eq!((row.u64("severity_number"), row.str("severity_text")), (13, "WARN"));
     assert_eq!(row.str("body"), "hello 2");
-    assert_eq!(row.str("otel.scope.name"), "layer::events_and_spans");
+    assert_eq!(row.str("otel.scope.name"), module_path!());
     assert!(row.str("code.file.path").ends_with("events_and_spans.rs"));
     assert_eq!(row.u64("code.line.number"), u64::from(line));
-    assert_eq!(row.type_name, format!("layer::events_and_spans:{line}"));
+    assert_eq!(row.type_name, format!("{}:{line}", module_path!()));
     assert_eq!(row.u64("process.pid"), u64::from(std::process::id()));
     assert_eq!(row.str("text"), "ünï");
     assert_eq!(row.get("yes"), &Value::Bool(true));
@@ -83,7 +84,7 @@ fn levels_have_opentelemetrys_numbers_and_a_named_event_its_name() {
     assert_eq!(rows[4].str("event_name"), "disk.full");
     assert_eq!(rows[4].type_name, "shop::disk::disk.full");
     assert_eq!(rows[4].str("otel.scope.name"), "shop::disk");
-    assert_eq!(rows[4].str("code.module.name"), "layer::events_and_spans");
+    assert_eq!(rows[4].str("code.module.name"), module_path!());
     assert!(!rows[0].has("event_name"));
 }
 
@@ -220,7 +221,7 @@ fn a_span_begins_says_more_and_ends_and_events_are_in_it() {
 #[test]
 fn the_current_span_is_the_registrys_in_any_order_of_enters_and_exits() {
     let (_dir, path) = ring();
-    let layer = PerfringLayer::create(&path, &options()).unwrap();
+    let layer = SHAPE.layer(&path, &options());
     let subscriber = tracing_subscriber::registry().with(layer);
     tracing::subscriber::with_default(subscriber, || {
         let spans: Vec<_> = (0..4u64).map(|n| info_span!(parent: None, "s", n)).collect();
@@ -258,7 +259,7 @@ fn the_current_span_is_the_registrys_in_any_order_of_enters_and_exits() {
 fn threads_and_moved_spans_keep_their_parents() {
     const THREADS: u64 = 100; // more than there are slots
     let (_dir, path) = ring();
-    let layer = PerfringLayer::create(&path, &options()).unwrap();
+    let layer = SHAPE.layer(&path, &options());
     let sink = layer.sink().clone();
     let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
     let threads: Vec<_> = (0..THREADS)
@@ -284,9 +285,11 @@ fn threads_and_moved_spans_keep_their_parents() {
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     // A thread that is off its core with the ring's lock costs others a record. Each is counted.
-    let refused = Snapshot::take(&path).unwrap().totals().producer.refused;
-    assert_eq!(refused.total(), refused.contended);
-    assert!(sink.dropped() <= refused.contended.records, "a resource aside");
+    let refused = |ring: &PathBuf| Snapshot::take(ring).unwrap().totals().producer.refused;
+    let refused: Vec<_> = rings(&path).iter().map(refused).collect();
+    assert!(refused.iter().all(|refused| refused.total() == refused.contended));
+    let contended: u64 = refused.iter().map(|refused| refused.contended.records).sum();
+    assert!(sink.dropped() <= contended, "a resource aside");
     let rows = rows(&path);
     let (starts, logs) = (of(&rows, Class::SpanStart), of(&rows, Class::Log));
     let missing = 4 * THREADS - (starts.len() + logs.len()) as u64;
@@ -319,8 +322,8 @@ fn threads_and_moved_spans_keep_their_parents() {
 #[test]
 fn filters_are_tracing_subscribers_own() {
     let (_dir, path) = ring();
-    let layer = PerfringLayer::create(&path, &options()).unwrap();
-    let filtered = layer.with_filter(EnvFilter::new("info,layer::events_and_spans=warn"));
+    let layer = SHAPE.layer(&path, &options());
+    let filtered = layer.with_filter(EnvFilter::new(concat!("info,", module_path!(), "=warn")));
     // Another layer sees more: its spans are none of ours.
     let other =
         tracing_subscriber::fmt::layer().with_writer(std::io::sink).with_filter(LevelFilter::TRACE);

@@ -1,11 +1,12 @@
 //! Panics are in the ring, whatever the process does afterwards.
 
+use super::SHAPE;
 use crate::common::{Row, of, rows};
-use perfring_tracing::{PerfringLayer, options};
+use perfring_tracing::options;
 use perfring_types::Class;
 use std::fmt;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use tracing::{info, info_span};
 use tracing_subscriber::prelude::*;
@@ -33,8 +34,7 @@ impl Drop for PanicsAtEnd {
 #[test]
 fn panics_on_request() {
     let Ok(how) = std::env::var(HOW) else { return };
-    let layer = PerfringLayer::create(PathBuf::from(std::env::var(RING).unwrap()), &options());
-    let layer = layer.unwrap();
+    let layer = SHAPE.layer(Path::new(&std::env::var(RING).unwrap()), &options());
     let previous = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         println!("the hook before");
@@ -62,7 +62,7 @@ fn run(how: &str) -> (ExitStatus, String, Vec<Row>, Vec<u8>) {
     let dir = tempfile::tempdir().unwrap();
     let ring = dir.path().join("ring");
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "panics::panics_on_request", "--nocapture"])
+        .args(["--exact", &SHAPE.test("panics::panics_on_request"), "--nocapture"])
         .env(HOW, how)
         .env(RING, &ring)
         .env("RUST_BACKTRACE", "0")

@@ -1,7 +1,9 @@
 //! Once warm, events and spans allocate nothing.
 
-use crate::common::in_a_child;
-use perfring_tracing::{PerfringLayer, options};
+use crate::common::{Shape, in_a_child};
+use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
+use nix::unistd::Pid;
+use perfring_tracing::options;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::Path;
@@ -44,11 +46,24 @@ impl std::fmt::Debug for Talks {
 
 #[test]
 fn events_and_spans_allocate_nothing_once_warm() {
-    in_a_child("quiet::events_and_spans_allocate_nothing_once_warm", count);
+    in_a_child("quiet::events_and_spans_allocate_nothing_once_warm", |ring| {
+        count(Shape::Ring, ring);
+    });
 }
 
-fn count(ring: &Path) {
-    let layer = PerfringLayer::create(ring, &options()).unwrap();
+#[test]
+fn with_rings_per_cpu_they_allocate_nothing_either() {
+    in_a_child("quiet::with_rings_per_cpu_they_allocate_nothing_either", |dir| {
+        count(Shape::Cpus, dir);
+    });
+}
+
+fn count(shape: Shape, place: &Path) {
+    let layer = shape.layer(place, &options());
+    // The first record on another CPU attaches to its ring.
+    let mut here = CpuSet::new();
+    here.set(sched_getcpu().unwrap()).unwrap();
+    sched_setaffinity(Pid::from_raw(0), &here).unwrap();
     let subscriber = tracing_subscriber::registry().with(layer);
     let round = |n: u64| {
         info!("plain");

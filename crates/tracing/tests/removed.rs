@@ -1,12 +1,12 @@
 //! A layer whose ring's file was removed continues in a new ring, where its call sites have their types.
 
-use crate::common::{all_rows, of};
+use super::SHAPE;
+use crate::common::{all_rows, of, remove};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use perfring_testkit::alone::run_alone;
-use perfring_tracing::{PerfringLayer, options};
+use perfring_tracing::options;
 use perfring_types::Class;
-use std::fs;
 use tracing::{Dispatch, info, info_span};
 use tracing_subscriber::prelude::*;
 
@@ -20,13 +20,13 @@ fn say(word: &str) {
 fn call_sites_that_are_known_have_their_types_in_the_new_ring() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
-    let layer = PerfringLayer::create(&path, &options()).unwrap();
+    let layer = SHAPE.layer(&path, &options());
     let sink = layer.sink().clone();
     let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
     tracing::dispatcher::with_default(&dispatch, || {
         let span = info_span!("serve", order = 17).entered();
         say("lost");
-        fs::remove_file(&path).unwrap();
+        remove(&path);
         sink.check().unwrap();
         say("kept");
         drop(span);
@@ -36,9 +36,9 @@ fn call_sites_that_are_known_have_their_types_in_the_new_ring() {
     let logs = of(&rows, Class::Log);
     assert_eq!(logs.len(), 1);
     assert_eq!((logs[0].str("body"), logs[0].str("severity_text")), ("kept", "INFO"));
-    assert!(logs[0].type_name.starts_with("layer::removed:"), "{}", logs[0].type_name);
+    assert!(logs[0].type_name.starts_with(concat!(module_path!(), ":")), "{}", logs[0].type_name);
     assert_eq!(of(&rows, Class::SpanEnd)[0].str("name"), "serve");
-    assert_eq!(of(&rows, Class::Resource).len(), 1);
+    assert!(!of(&rows, Class::Resource).is_empty());
 }
 
 #[test]
@@ -46,16 +46,16 @@ fn a_forked_child_makes_the_ring_that_was_removed_and_its_parent_follows() {
     const TEST: &str =
         "removed::a_forked_child_makes_the_ring_that_was_removed_and_its_parent_follows";
     if std::env::var_os(CHILD).is_none() {
-        return run_alone(TEST, CHILD, "yes");
+        return run_alone(&SHAPE.test(TEST), CHILD, "yes");
     }
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
-    let layer = PerfringLayer::create(&path, &options()).unwrap();
+    let layer = SHAPE.layer(&path, &options());
     let sink = layer.sink().clone();
     let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
     let child = tracing::dispatcher::with_default(&dispatch, || {
         say("lost");
-        fs::remove_file(&path).unwrap();
+        remove(&path);
         // SAFETY: the child calls what any thread may call, and ends without returning.
         match unsafe { fork() }.unwrap() {
             ForkResult::Child => {
@@ -88,11 +88,11 @@ fn a_forked_child_makes_the_ring_that_was_removed_and_its_parent_follows() {
 fn a_check_in_a_forked_child_attaches_for_the_child_and_counts_nothing_of_its_parent() {
     const TEST: &str = "removed::a_check_in_a_forked_child_attaches_for_the_child_and_counts_nothing_of_its_parent";
     if std::env::var_os(CHILD).is_none() {
-        return run_alone(TEST, CHILD, "yes");
+        return run_alone(&SHAPE.test(TEST), CHILD, "yes");
     }
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
-    let layer = PerfringLayer::create(&path, &options()).unwrap();
+    let layer = SHAPE.layer(&path, &options());
     let sink = layer.sink().clone();
     let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
     tracing::dispatcher::with_default(&dispatch, || {
@@ -114,7 +114,8 @@ fn a_check_in_a_forked_child_attaches_for_the_child_and_counts_nothing_of_its_pa
                 let rows = all_rows(&path);
                 let logs = of(&rows, Class::Log);
                 assert_eq!((logs.len(), logs[1].u64("process.pid")), (2, child));
-                assert_eq!(of(&rows, Class::Resource)[1].u64("process.pid"), child);
+                let resources = of(&rows, Class::Resource);
+                assert!(resources.iter().any(|row| row.u64("process.pid") == child));
             }
         }
     });

@@ -350,6 +350,13 @@ impl CpuWindow {
         self.ring().header().shared.newest_timestamp.load(Ordering::Relaxed)
     }
 
+    /// Returns where the ring's last record ends, or nearly so. Another process may say anything here.
+    #[must_use]
+    #[inline(always)]
+    pub fn head(&self) -> u64 {
+        self.ring().head()
+    }
+
     /// Calls a function with the ring's mapping, for its type table. `None` in a signal handler that interrupted a producer of such a
     /// ring, and in a forked child.
     pub fn with_attached<T>(&self, then: impl FnOnce(&Attached) -> T) -> Option<T> {

@@ -156,9 +156,20 @@ fn stand_in(path: &CStr) -> libc::c_int {
     unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }
 }
 
-/// Returns the generation of this process among those that are forks of one another.
-pub(crate) fn generation() -> u32 {
-    static HANDLER: Once = Once::new();
+/// Returns the generation of this process among those that are forks of one another: a forked child has another one than its
+/// parent.
+#[inline]
+pub fn generation() -> u32 {
+    if !HANDLER.is_completed() {
+        install();
+    }
+    GENERATION.load(Ordering::Relaxed)
+}
+
+static HANDLER: Once = Once::new();
+
+#[cold]
+fn install() {
     HANDLER.call_once(|| {
         NULL.store(stand_in(DEV_NULL), Ordering::Relaxed);
         // Every attachment calls this first.
@@ -166,7 +177,6 @@ pub(crate) fn generation() -> u32 {
         // SAFETY: the handlers are functions of this program, or of a library that is never unloaded.
         let _ = unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
     });
-    GENERATION.load(Ordering::Relaxed)
 }
 
 /// Mappings and a locked descriptor that a forked child must lose.

@@ -19,6 +19,7 @@
 //! ```
 
 mod code;
+mod limited;
 mod read;
 mod write;
 

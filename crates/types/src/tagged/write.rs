@@ -1,6 +1,7 @@
 //! Writing a tagged payload.
 
 use super::code::{BOOL, BYTES, F64, F64S, HEAD, I64, I128, NAMED, NONE, TEXT, U64, U64S, U128};
+use super::limited::{LimitedText, whole_chars};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -60,7 +61,11 @@ impl<'k> From<&'k str> for Key<'k> {
 pub struct TaggedWriter<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
-    limit: usize,
+    /// Where values end at the latest, as an offset in `out`: a multiple of 8 behind `start`. The space for the value that
+    /// counts truncated ones is behind it, until that is written.
+    end: usize,
+    /// Whether there is that space.
+    counts: bool,
     /// The number of truncated values, and the offset of the value that counts them.
     truncated: u64,
     truncated_at: Option<usize>,
@@ -69,18 +74,21 @@ pub struct TaggedWriter<'a> {
 impl<'a> TaggedWriter<'a> {
     /// Starts a payload at the end of `out`, at most as long as that of any record: 65,520 bytes.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         let start = out.len();
-        TaggedWriter { out, start, limit: LONGEST, truncated: 0, truncated_at: None }
+        let end = start + LONGEST / 8 * 8 - CUT_SIZE;
+        TaggedWriter { out, start, end, counts: true, truncated: 0, truncated_at: None }
     }
 
     /// Limits the payload to `limit` bytes. 24 of them are reserved for the count of truncated
     /// values: with a lower limit nothing is written.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn with_limit(self, limit: usize) -> Self {
-        TaggedWriter { limit: limit.min(LONGEST), ..self }
+        let limit = limit.min(LONGEST) & !7;
+        let end = self.start + limit.saturating_sub(CUT_SIZE);
+        TaggedWriter { end, counts: limit >= CUT_SIZE, ..self }
     }
 
     /// Returns whether a value was truncated or left out.
@@ -106,7 +114,13 @@ impl<'a> TaggedWriter<'a> {
     /// Appends a boolean.
     #[inline]
     pub fn bool<'k>(&mut self, key: impl Into<Key<'k>>, value: bool) {
-        self.whole(key.into(), BOOL, &[value as u8]);
+        match key.into() {
+            // One byte and its padding are a word, too.
+            Key::Field(field) => {
+                self.field(field, (BOOL, 1), u64::from(value).to_le_bytes());
+            }
+            key => self.whole(key, BOOL, &[value as u8]),
+        }
     }
 
     /// Appends a signed integer.
@@ -142,12 +156,26 @@ impl<'a> TaggedWriter<'a> {
     /// Appends text.
     #[inline]
     pub fn text<'k>(&mut self, key: impl Into<Key<'k>>, value: &str) {
-        let key = key.into();
-        let room = self.room(key);
-        if room.is_some_and(|room| value.len() <= room) {
-            self.put(key, TEXT, value.as_bytes());
-            return;
+        match key.into() {
+            Key::Field(field) if self.fits(value.len()) => {
+                self.out.extend_from_slice(&head(field, TEXT, 0, value.len() as u32));
+                self.out.extend_from_slice(value.as_bytes());
+                self.pad();
+            }
+            key => self.any_text(key, value),
         }
+    }
+
+    fn any_text(&mut self, key: Key<'_>, value: &str) {
+        match self.room(key) {
+            Some(room) if value.len() <= room => self.put(key, TEXT, value.as_bytes()),
+            room => self.shorten(key, value, room),
+        }
+    }
+
+    /// Appends as much of a text as there is room for.
+    #[cold]
+    fn shorten(&mut self, key: Key<'_>, value: &str, room: Option<usize>) {
         match room.and_then(|room| room.checked_sub(CUT.len())) {
             Some(room) => {
                 let kept = whole_chars(value, room);
@@ -164,7 +192,20 @@ impl<'a> TaggedWriter<'a> {
     /// Appends bytes.
     #[inline]
     pub fn bytes<'k>(&mut self, key: impl Into<Key<'k>>, value: &[u8]) {
-        let key = key.into();
+        match (key.into(), value.as_chunks().0) {
+            // The ids of spans and of traces.
+            (Key::Field(field), [one]) if value.len() == 8 && self.fits(8) => {
+                self.field(field, (BYTES, 8), *one);
+            }
+            (Key::Field(field), [one, two]) if value.len() == 16 && self.fits(16) => {
+                self.field(field, (BYTES, 16), *one);
+                self.out.extend_from_slice(two);
+            }
+            (key, _) => self.any_bytes(key, value),
+        }
+    }
+
+    fn any_bytes(&mut self, key: Key<'_>, value: &[u8]) {
         match self.room(key) {
             Some(room) if value.len() <= room => self.put(key, BYTES, value),
             Some(room) => {
@@ -211,20 +252,17 @@ impl<'a> TaggedWriter<'a> {
         };
         let at = self.open(key, TEXT);
         let begin = self.out.len();
-        let mut text = LimitedText {
-            out: self.out,
-            value: at,
-            end: begin + room,
-            truncated: false,
-            done: false,
-        };
-        let _ = fmt::write(&mut text, value);
-        let truncated = text.truncated;
-        text.done = true;
-        drop(text);
-        if !truncated {
+        if !LimitedText::new(self.out, at, begin + room).write(value) {
             self.close(at, key);
-        } else if let Some(room) = room.checked_sub(CUT.len()) {
+            return;
+        }
+        self.end_truncated(at, begin, room, key);
+    }
+
+    /// Ends a formatted text that was truncated.
+    #[cold]
+    fn end_truncated(&mut self, at: usize, begin: usize, room: usize, key: Key<'_>) {
+        if let Some(room) = room.checked_sub(CUT.len()) {
             // All of it is from `str`s, truncated between characters: so this is UTF-8 as well.
             let mut end = self.out.len().min(begin + room);
             while end > begin && self.out.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
@@ -256,18 +294,31 @@ impl<'a> TaggedWriter<'a> {
         }
     }
 
-    /// Eight bytes of a numbered field are the common case: then it is one copy of sixteen.
-    #[inline]
+    #[inline(always)]
     fn word(&mut self, key: Key<'_>, tag: u8, value: [u8; 8]) {
         match key {
-            Key::Field(field) if self.room(key).is_some_and(|room| room >= 8) => {
-                let mut both = [0; HEAD + 8];
-                both[..HEAD].copy_from_slice(&head(field, tag, 0, 8));
-                both[HEAD..].copy_from_slice(&value);
-                self.out.extend_from_slice(&both);
-            }
-            _ => self.whole(key, tag, &value),
+            Key::Field(field) => self.field(field, (tag, 8), value),
+            key => self.whole(key, tag, &value),
         }
+    }
+
+    /// Appends a numbered field that begins with this word, and has no other if there is not room for more. It is the common
+    /// case: one copy of sixteen bytes.
+    #[inline(always)]
+    fn field(&mut self, field: u16, (tag, len): (u8, u32), value: [u8; 8]) {
+        if !self.fits(8) {
+            return self.count_truncated();
+        }
+        let mut both = [0; HEAD + 8];
+        both[..HEAD].copy_from_slice(&head(field, tag, 0, len));
+        both[HEAD..].copy_from_slice(&value);
+        self.out.extend_from_slice(&both);
+    }
+
+    /// Returns whether there is room for a numbered field of this length.
+    #[inline(always)]
+    fn fits(&self, len: usize) -> bool {
+        self.out.len() + HEAD + len <= self.end
     }
 
     /// Appends a value that cannot be truncated.
@@ -284,12 +335,9 @@ impl<'a> TaggedWriter<'a> {
     #[inline]
     fn room(&self, key: Key<'_>) -> Option<usize> {
         // Padding does not matter: limit and length are taken as multiples of 8.
-        let limit = self.limit & !7;
-        let kept = if self.truncated_at.is_some() { 0 } else { CUT_SIZE };
-        limit.checked_sub(self.written() + kept + HEAD + name(key).len())
+        self.end.checked_sub(self.out.len() + HEAD + name(key).len())
     }
 
-    #[inline]
     fn put(&mut self, key: Key<'_>, tag: u8, value: &[u8]) {
         let name = name(key);
         let field = if let Key::Field(field) = key { field } else { NAMED };
@@ -301,16 +349,22 @@ impl<'a> TaggedWriter<'a> {
     }
 
     /// Starts a value whose length is not known yet; returns its offset.
+    #[inline]
     fn open(&mut self, key: Key<'_>, tag: u8) -> usize {
         let at = self.out.len();
-        let name = name(key);
-        let field = if let Key::Field(field) = key { field } else { NAMED };
-        self.out.extend_from_slice(&head(field, tag, name.len() as u8, 0));
-        self.out.extend_from_slice(name.as_bytes());
+        match key {
+            Key::Field(field) => self.out.extend_from_slice(&head(field, tag, 0, 0)),
+            key => {
+                let name = name(key);
+                self.out.extend_from_slice(&head(NAMED, tag, name.len() as u8, 0));
+                self.out.extend_from_slice(name.as_bytes());
+            }
+        }
         at
     }
 
     /// Fills in the length of the value that began at `at`.
+    #[inline]
     fn close(&mut self, at: usize, key: Key<'_>) {
         let len = self.out.len() - at - HEAD - name(key).len();
         self.out[at + 4..at + HEAD].copy_from_slice(&(len as u32).to_ne_bytes());
@@ -319,8 +373,12 @@ impl<'a> TaggedWriter<'a> {
 
     #[inline]
     fn pad(&mut self) {
-        let len = self.written();
-        self.out.extend_from_slice(&[0; 7][..len.next_multiple_of(8) - len]);
+        // Eight zeros and a shorter length: a copy of a fixed length is one instruction.
+        let padded = self.start + self.written().next_multiple_of(8);
+        if self.out.len() != padded {
+            self.out.extend_from_slice(&[0; 8]);
+            self.out.truncate(padded);
+        }
     }
 
     /// Counts one more. The first time, adds the value for the count, in the space reserved for it.
@@ -329,9 +387,10 @@ impl<'a> TaggedWriter<'a> {
         self.truncated += 1;
         if let Some(at) = self.truncated_at {
             self.out[at..at + 8].copy_from_slice(&self.truncated.to_ne_bytes());
-        } else if self.limit & !7 >= self.written() + CUT_SIZE {
+        } else if self.counts {
             self.truncated_at = Some(self.out.len() + HEAD + CUT.len());
             self.put(Key::Name(CUT), U64, &self.truncated.to_ne_bytes());
+            self.end += CUT_SIZE;
         }
     }
 }
@@ -349,45 +408,4 @@ fn head(field: u16, tag: u8, name: u8, len: u32) -> [u8; HEAD] {
     let [f0, f1] = field.to_ne_bytes();
     let [l0, l1, l2, l3] = len.to_ne_bytes();
     [f0, f1, tag, name, l0, l1, l2, l3]
-}
-
-/// Text under construction, up to a limit.
-struct LimitedText<'a> {
-    out: &'a mut Vec<u8>,
-    /// Offset of its value.
-    value: usize,
-    end: usize,
-    truncated: bool,
-    done: bool,
-}
-
-impl fmt::Write for LimitedText<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let kept = whole_chars(text, self.end - self.out.len());
-        self.out.extend_from_slice(kept.as_bytes());
-        if kept.len() < text.len() {
-            self.truncated = true;
-            self.end = self.out.len(); // nothing after it, even if a character would fit
-            return Err(fmt::Error);
-        }
-        Ok(())
-    }
-}
-
-impl Drop for LimitedText<'_> {
-    /// An implementation of `Debug` may panic: then no partial value stays.
-    fn drop(&mut self) {
-        if !self.done {
-            self.out.truncate(self.value);
-        }
-    }
-}
-
-/// Returns as many of `text`'s bytes as fit into `room`, whole characters only.
-fn whole_chars(text: &str, room: usize) -> &str {
-    let mut end = room.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1; // 0 is a boundary
-    }
-    &text[..end]
 }

@@ -1,0 +1,96 @@
+//! A record that each ring of a directory gets before the others, and again; and records with the caller's timestamp.
+
+use crate::cpu_producer::CpuProducer;
+use crate::cpu_rings::Preface;
+use crate::errors::ReserveError;
+use crate::waiting::{CPU_LOCK_WAIT, Limits};
+use perfring_abi::RecordType;
+use perfring_shm::{CpuThread, CpuWindow};
+
+impl CpuProducer {
+    /// Sets the preface: a record that says what the process is whose records follow. A ring gets it before the first
+    /// record of [`CpuProducer::publish_at`], and before the first one after each quarter of the ring that any process has
+    /// written. So an overwrite ring that has a record still has the preface, or loses it with the next quarter. (A thread that
+    /// is moved to another CPU at that moment has its record there before the preface.) Register its type first. Of several
+    /// calls, the first counts.
+    ///
+    /// ```
+    /// # use perfring_producer::{CpuProducer, Options, RecordType};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let Ok(producer) = CpuProducer::create(dir.path().join("set"), &Options::per_cpu()) else { return Ok(()) };
+    /// producer.set_preface(RecordType::BYTES, b"program 17".into());
+    /// producer.publish_at(RecordType::BYTES, b"begins", 0)?; // two records
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_preface(&self, kind: RecordType, payload: Vec<u8>) {
+        let _ = self.rings.preface.set(Preface::new(kind, payload));
+    }
+
+    /// Publishes the preface now, if there is one, in the ring of the CPU that the thread runs on.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted.
+    pub fn publish_preface(&self) -> Result<(), ReserveError> {
+        let Some(preface) = self.rings.preface.get() else { return Ok(()) };
+        let len = preface.payload.len();
+        let attempt = |here: CpuThread, ring: &CpuWindow| {
+            let done = ring.publish(here, preface.kind, &preface.payload, self.now());
+            preface.note(here.cpu(), ring, done.is_ok());
+            done?;
+            self.published(ring);
+            Ok(())
+        };
+        let done = self.wait_for(Limits::lock(CPU_LOCK_WAIT), len, attempt);
+        done.map_err(|refused| self.rings.refuse(refused, len))
+    }
+
+    /// Publishes one record of this type with a timestamp that the caller has from a
+    /// [`ProcessClock`](crate::ProcessClock), after the preface where it is due. The record gets that time, or that of the
+    /// ring's last record if it is later; one that waits for the ring's lock gets the time of the attempt that succeeds. In a ring
+    /// without time, `now` means nothing.
+    ///
+    /// # Errors
+    /// See [`ReserveError`]; the loss is counted. A preface that is refused is no error: the ring gets it later.
+    #[inline(always)]
+    pub fn publish_at(
+        &self,
+        kind: RecordType,
+        payload: &[u8],
+        now: u64,
+    ) -> Result<(), ReserveError> {
+        if self.try_publish_at(kind, payload, now) {
+            return Ok(());
+        }
+        self.publish_after_preface(kind, payload)
+    }
+
+    /// Publishes a record as [`CpuProducer::publish_at`] does, if a sequence is enough for it: no preface is due, the ring has
+    /// room, and it is open. Returns whether it did; if not, nothing was done or counted, and `publish_at` is to follow.
+    #[must_use]
+    #[inline(always)]
+    pub fn try_publish_at(&self, kind: RecordType, payload: &[u8], now: u64) -> bool {
+        let Ok(here) = CpuThread::here() else { return false };
+        let Some(ring) = self.rings.of(here.cpu()) else { return false };
+        let is_due =
+            self.rings.preface.get().is_some_and(|preface| preface.is_due(here.cpu(), ring));
+        if is_due || !ring.publish_at_once(here, kind, payload, now) {
+            return false;
+        }
+        self.published(ring);
+        true
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn publish_after_preface(&self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
+        let is_due = CpuThread::here().is_ok_and(|here| {
+            let (preface, ring) = (self.rings.preface.get(), self.rings.of(here.cpu()));
+            ring.is_none_or(|ring| preface.is_some_and(|preface| preface.is_due(here.cpu(), ring)))
+        });
+        // In a forked child there is no ring to ask, and the record is refused.
+        if is_due && !self.rings.forked() {
+            let _ = self.publish_preface();
+        }
+        self.publish_slowly(kind, payload, Limits::lock(CPU_LOCK_WAIT))
+    }
+}
