@@ -104,13 +104,6 @@ impl Door {
                 "{earlier} more records were refused, or written into a file that was removed"
             ));
         }
-        if batch.left_out > 0 {
-            let name = Lack::ExponentialHistograms.name();
-            said.push(format!(
-                "{} {name}: a ring's records have no fields for them",
-                batch.left_out
-            ));
-        }
         said.extend(self.lacks.say());
         if said.is_empty() { Ok(()) } else { Err(failed(said.join(". "))) }
     }
@@ -128,8 +121,6 @@ pub(crate) struct Batch {
     /// Those of which at least one record was refused.
     incomplete: u64,
     refused: u64,
-    /// Points that no record can carry.
-    pub(crate) left_out: u64,
     /// Why the last one was refused.
     error: Option<ReserveError>,
 }

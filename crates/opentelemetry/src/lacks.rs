@@ -27,8 +27,6 @@ macro_rules! lacks {
 }
 
 lacks! {
-    /// Points of exponential histograms. They are left out as a whole.
-    ExponentialHistograms "points of exponential histograms, which are left out",
     /// Exporters that were given another resource than the first one: their data has that of the first.
     Resources "resources that differ from the first one, which all data has",
     /// Schema URLs of resources and scopes.
@@ -77,9 +75,9 @@ impl Lacks {
         self.counts.get(lack as usize).map_or(0, |counts| counts.load(Ordering::Relaxed))
     }
 
-    /// Returns a sentence about the kinds that were not said yet. Of points that were left out, each export speaks itself.
+    /// Returns a sentence about the kinds that were not said yet.
     pub(crate) fn say(&self) -> Option<String> {
-        let found = |lack: &&Lack| **lack != Lack::ExponentialHistograms && self.get(**lack) > 0;
+        let found = |lack: &&Lack| self.get(**lack) > 0;
         let bits = Lack::ALL.iter().filter(found).fold(0, |bits, lack| bits | 1 << *lack as u64);
         let before = self.said.fetch_or(bits, Ordering::Relaxed);
         let new = Lack::ALL.iter().filter(|lack| (bits & !before) >> **lack as u64 & 1 == 1);

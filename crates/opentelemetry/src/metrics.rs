@@ -7,7 +7,8 @@ use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::Temporality as Sdk;
 use opentelemetry_sdk::metrics::data::{
-    AggregatedMetrics, Histogram as SdkHistogram, Metric, MetricData, ResourceMetrics,
+    AggregatedMetrics, ExponentialBucket, ExponentialHistogram, Histogram as SdkHistogram, Metric,
+    MetricData, ResourceMetrics,
 };
 use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
 use perfring_telemetry::types::{Class, Schema};
@@ -41,6 +42,13 @@ const MIN: u16 = number(&HISTOGRAM, names::MIN);
 const MAX: u16 = number(&HISTOGRAM, names::MAX);
 const BOUNDS: u16 = number(&HISTOGRAM, names::EXPLICIT_BOUNDS);
 const BUCKETS: u16 = number(&HISTOGRAM, names::BUCKET_COUNTS);
+const SCALE: u16 = number(&HISTOGRAM, names::SCALE);
+const ZEROS: u16 = number(&HISTOGRAM, names::ZERO_COUNT);
+const THRESHOLD: u16 = number(&HISTOGRAM, names::ZERO_THRESHOLD);
+const POSITIVE: [u16; 2] =
+    [number(&HISTOGRAM, names::POSITIVE_OFFSET), number(&HISTOGRAM, names::POSITIVE_COUNTS)];
+const NEGATIVE: [u16; 2] =
+    [number(&HISTOGRAM, names::NEGATIVE_OFFSET), number(&HISTOGRAM, names::NEGATIVE_COUNTS)];
 
 impl RingMetricExporter {
     /// Has the SDK make points of this temporality. The default is cumulative, which suits a ring that overwrites: each point
@@ -172,11 +180,7 @@ fn write<T: Measured>(
             }
         }
         MetricData::Histogram(histogram) => buckets(metric, scope, histogram, out),
-        MetricData::ExponentialHistogram(histogram) => {
-            let points = histogram.data_points().count() as u64;
-            out.lacks.count(Lack::ExponentialHistograms, points);
-            out.batch.left_out += points;
-        }
+        MetricData::ExponentialHistogram(histogram) => exponential(metric, scope, histogram, out),
     }
 }
 
@@ -196,16 +200,59 @@ fn buckets<T: Measured>(
                 common(record, metric, scope, point.attributes());
                 record.writer.u64(HISTOGRAM_TEMPORALITY, temporality(histogram.temporality()));
                 record.writer.u64(HISTOGRAM_START, start);
-                record.writer.u64(COUNT, point.count());
-                record.writer.f64(TOTAL, point.sum().double());
-                for (field, value) in [(MIN, point.min()), (MAX, point.max())] {
-                    if let Some(value) = value {
-                        record.writer.f64(field, value.double());
-                    }
-                }
+                totals(record, point.count(), point.sum(), (point.min(), point.max()));
                 if !counts.is_empty() {
                     record.writer.f64s(BOUNDS, &bounds);
                     record.writer.u64s(BUCKETS, &counts);
+                }
+            });
+        });
+    }
+}
+
+fn totals<T: Measured>(
+    record: &mut Record<'_, '_>,
+    count: u64,
+    sum: T,
+    (min, max): (Option<T>, Option<T>),
+) {
+    record.writer.u64(COUNT, count);
+    record.writer.f64(TOTAL, sum.double());
+    for (field, value) in [(MIN, min), (MAX, max)] {
+        if let Some(value) = value {
+            record.writer.f64(field, value.double());
+        }
+    }
+}
+
+fn exponential<T: Measured>(
+    metric: &Metric,
+    scope: &InstrumentationScope,
+    histogram: &ExponentialHistogram<T>,
+    out: &mut Out<'_>,
+) {
+    let (start, time) = (nanos(histogram.start_time()), nanos(histogram.time()));
+    for point in histogram.data_points() {
+        out.lacks.count(Lack::Exemplars, point.exemplars().count() as u64);
+        let counts = |bucket: &ExponentialBucket| (bucket.offset(), bucket.counts().collect());
+        let (positive, negative): ((i32, Vec<u64>), (i32, Vec<u64>)) =
+            (counts(point.positive_bucket()), counts(point.negative_bucket()));
+        out.item(|out| {
+            out.record(&HISTOGRAM, time, |record| {
+                common(record, metric, scope, point.attributes());
+                record.writer.u64(HISTOGRAM_TEMPORALITY, temporality(histogram.temporality()));
+                record.writer.u64(HISTOGRAM_START, start);
+                totals(record, point.count() as u64, point.sum(), (point.min(), point.max()));
+                record.writer.i64(SCALE, point.scale().into());
+                record.writer.u64(ZEROS, point.zero_count());
+                record.writer.f64(THRESHOLD, point.zero_threshold());
+                for ([offset, field], (first, counts)) in
+                    [(POSITIVE, &positive), (NEGATIVE, &negative)]
+                {
+                    if !counts.is_empty() {
+                        record.writer.i64(offset, i64::from(*first));
+                        record.writer.u64s(field, counts);
+                    }
                 }
             });
         });

@@ -228,36 +228,3 @@ fn what_logs_have_and_records_do_not_is_counted_and_said_once() {
     let observed = log.get("observed_time_unix_nano");
     assert!(observed.is_some() && log.get("time_unix_nano") == observed);
 }
-
-#[test]
-fn points_of_exponential_histograms_are_left_out_and_each_export_says_so() {
-    let (_dir, path, ring) = ring();
-    let (tee, kept) = Tee::new(ring.metrics());
-    let exponential = |instrument: &Instrument| {
-        let aggregation = Aggregation::Base2ExponentialHistogram {
-            max_size: 160,
-            max_scale: 20,
-            record_min_max: true,
-        };
-        let stream = Stream::builder().with_aggregation(aggregation).build();
-        stream.ok().filter(|_| instrument.name() == "took")
-    };
-    let reader = PeriodicReader::builder(tee).with_interval(Duration::from_secs(3600)).build();
-    let provider = SdkMeterProvider::builder()
-        .with_reader(reader)
-        .with_view(exponential)
-        .with_resource(shop())
-        .build();
-    let took = provider.meter("shop").f64_histogram("took").build();
-    took.record(1.5, &[]);
-    took.record(1.5, &[KeyValue::new("k", 1)]);
-    provider.meter("shop").u64_counter("orders").build().add(1, &[]);
-    for nth in 1..3 {
-        assert!(provider.force_flush().is_err());
-        let said = kept.results().remove(0).unwrap_err();
-        assert!(said.contains("2 points of exponential histograms, which are left out"), "{said}");
-        assert_eq!(ring.lack(Lack::ExponentialHistograms), 2 * nth);
-        assert_eq!(of(Class::Sum, &path).len() as u64, nth, "all else is written");
-    }
-    assert_eq!(of(Class::Histogram, &path).len(), 0);
-}

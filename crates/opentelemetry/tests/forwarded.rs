@@ -20,7 +20,9 @@ use opentelemetry_proto::tonic::resource::v1::Resource as Its;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, Span};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::logs::SdkLoggerProvider;
-use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider, Temporality};
+use opentelemetry_sdk::metrics::{
+    Aggregation, Instrument, PeriodicReader, SdkMeterProvider, Stream, Temporality,
+};
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use perfring_consumer::{Item, Observer, Start};
 use perfring_events::Shapes;
@@ -347,8 +349,20 @@ fn points_are_forwarded_as_the_sdk_would() {
         let (_dir, path, ring) = ring();
         let (tee, kept) = Tee::new(ring.metrics().with_temporality(temporality));
         let reader = PeriodicReader::builder(tee).with_interval(Duration::from_secs(3600)).build();
-        let provider =
-            SdkMeterProvider::builder().with_reader(reader).with_resource(shop()).build();
+        let exponential = |instrument: &Instrument| {
+            let aggregation = Aggregation::Base2ExponentialHistogram {
+                max_size: 160,
+                max_scale: 20,
+                record_min_max: true,
+            };
+            let stream = Stream::builder().with_aggregation(aggregation).build();
+            stream.ok().filter(|_| instrument.name() == "exponential")
+        };
+        let provider = SdkMeterProvider::builder()
+            .with_reader(reader)
+            .with_view(exponential)
+            .with_resource(shop())
+            .build();
         let meter = provider.meter("shop");
         let a = [KeyValue::new("k", "a"), KeyValue::new("list", texts(&["x", "y"]))];
         let b = [KeyValue::new("k", "b"), KeyValue::new("value", 1)]; // a reserved name
@@ -367,13 +381,15 @@ fn points_are_forwarded_as_the_sdk_would() {
         [0, 5, 6, 20_000].iter().for_each(|it| sizes.record(*it, &[]));
         let none = meter.f64_histogram("no_bounds").with_boundaries(Vec::new()).build();
         none.record(2.0, &[]);
+        let exponential = meter.f64_histogram("exponential").with_unit("s").build();
+        [0.25, 0.0, 1.0, 1.5, -3.0, 9e9].iter().for_each(|it| exponential.record(*it, &a));
         provider.force_flush().unwrap();
         let theirs = metrics(kept.sent());
         let ours = forwarded(&path, Lane::Metrics).into_iter().flat_map(|message| {
             ExportMetricsServiceRequest::decode(&*message).unwrap().resource_metrics
         });
         let ours = metrics(ours.collect());
-        assert_eq!((ours.len(), theirs.len()), (8, 8));
+        assert_eq!((ours.len(), theirs.len()), (9, 9));
         for (ours, theirs) in ours.iter().zip(&theirs) {
             assert_eq!(ours, theirs);
         }
