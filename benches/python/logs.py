@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 REPETITIONS = 5
 ROUND = 500
 """The records that a handler gets before it is the next one's turn."""
-RING = 1 << 24
-"""The bytes of the ring: a sample of 20,000 records fits. It was filled before."""
-
 Fields = dict[str, Any]
 """What a reader of the ring must find in a record."""
 
@@ -158,18 +155,20 @@ class Filed(Null):
 
 
 class Ringed(Null):
-    """`RingHandler`."""
+    """`RingHandler` with its defaults: a ring of 1 MiB, which a reader reads after each round."""
 
     name = "RingHandler"
 
     def __init__(self, directory: Path) -> None:
+        import perfring
         from perfring.logging import RingHandler
 
-        self.path = directory / "ring"
-        self.handler = self.ringing = RingHandler(self.path, size=RING)
+        self.handler = self.ringing = RingHandler(directory / "ring")
+        self.observer: Any = perfring.Observer(directory / "ring")
+        self.loss = perfring.Lost
 
     def check(self, kind: Kind, numbers: range) -> None:
-        found = [record.value for record in self.records()[-len(numbers) :]]
+        found = [record.value for record in self.records()]
         if len(found) != len(numbers) or self.ringing.dropped:
             raise WrongRecordError(f"{len(found)} records, {self.ringing.dropped} dropped")
         for number, fields in zip(numbers, found, strict=True):
@@ -182,14 +181,11 @@ class Ringed(Null):
                 raise WrongRecordError(f"no stack: {fields}")
 
     def records(self) -> list[Any]:
-        """Returns the log records that are in the ring."""
-        import perfring
-
-        return [
-            item
-            for item in perfring.Snapshot(self.path)
-            if isinstance(item, perfring.Record) and item.type_name == "python.Log"
-        ]
+        """Returns the log records of the round."""
+        read = list(self.observer.items(timeout=0))
+        if any(isinstance(item, self.loss) for item in read):
+            raise WrongRecordError("the ring had no room for a round")
+        return [item for item in read if item.type_name == "python.Log"]
 
 
 def check_lines(name: str, kind: Kind, numbers: range, lines: list[str]) -> None:
@@ -209,20 +205,20 @@ def turn(contestants: list[Null], kind: Kind, numbers: range) -> dict[str, float
     """Returns the ns a record of each contestant: of its median round, of `ROUND` records."""
     log = logging.Logger("shop.orders", logging.INFO)
     took: dict[str, list[float]] = {contestant.name: [] for contestant in contestants}
-    for contestant in contestants:
-        contestant.begin()
-    gc.collect()
     size = ROUND // kind.share
+    gc.collect()
     for first in range(numbers.start, numbers.stop, size):
         contestants = [*contestants[1:], contestants[0]]
+        turns = range(first, first + size)
         for contestant in contestants:
             log.handlers = [contestant.handler]
+            contestant.begin()
             # Of this thread: other programs of the machine are not measured.
             begun = time.thread_time_ns()
-            kind.log(log, range(first, first + size))
+            kind.log(log, turns)
             took[contestant.name].append((time.thread_time_ns() - begun) / size)
-    for contestant in contestants:
-        contestant.check(kind, numbers)
+        for contestant in contestants:
+            contestant.check(kind, turns)
     return {name: statistics.median(each) for name, each in took.items()}
 
 
@@ -231,21 +227,6 @@ def measured(contestants: list[Null], kind: Kind, records: int) -> dict[str, lis
     count = records // kind.share
     turns = [turn(contestants, kind, range(first, first + count)) for first in range(REPETITIONS)]
     return {name: [its[name] for its in turns] for name in turns[0]}
-
-
-def fill(contestants: list[Null], records: int) -> None:
-    """Fills the ring once, so that all of its memory is there."""
-    ring = contestants[-1]
-    while isinstance(ring, Ringed) and not lapped(ring):
-        turn([ring], KINDS[0], range(records))
-
-
-def lapped(ring: Ringed) -> bool:
-    """Returns whether the ring has overwritten records."""
-    import perfring
-
-    stat = perfring.stat(ring.path)
-    return bool(stat["present_bytes"] > stat["data_size"] * 0.9)
 
 
 def spread(values: Iterable[float], digits: int = 0) -> str:
@@ -283,7 +264,6 @@ def main() -> int:
         print(f"{'ns a record above NullHandler':<36}{heads}")
     with tempfile.TemporaryDirectory(dir=shared_memory()) as directory:
         contestants = [make(Path(directory)) for make in (Null, Stringed, Filed, Ringed)]
-        fill(contestants, asked.records)
         for kind in KINDS:
             if asked.only not in kind.name:
                 continue
