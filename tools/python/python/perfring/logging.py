@@ -21,14 +21,14 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from os import PathLike
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from ._native import _Direct, _LogSink
 
-__all__ = ["RingHandler"]
+__all__ = ["FieldsAdapter", "RingHandler"]
 
 _PLAIN: Final = logging.Formatter()
 _INTERVAL: Final = 1.0
@@ -276,6 +276,28 @@ class RingHandler(logging.Handler):
     def __repr__(self) -> str:
         level = logging.getLevelName(self.level)
         return f"<{type(self).__name__} {self.path} ({level})>"
+
+
+class FieldsAdapter(logging.LoggerAdapter[logging.Logger]):
+    """Adds fields to each record of a logger; those of a call's ``extra`` are added to them.
+
+    Example:
+        >>> log = FieldsAdapter(logging.getLogger("shop"), {"customer": "c-4"})
+        >>> order = log.bind(order=17)
+        >>> order.info("is taken", extra={"items": 3})  # has all three
+
+    """
+
+    def process(
+        self, msg: Any, kwargs: MutableMapping[str, Any]
+    ) -> tuple[Any, MutableMapping[str, Any]]:
+        """Add the fields; a field of the call replaces one of the same name."""
+        kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        return msg, kwargs
+
+    def bind(self, **fields: object) -> "FieldsAdapter":
+        """Return an adapter with more fields."""
+        return FieldsAdapter(self.logger, {**(self.extra or {}), **fields})
 
 
 def _file(path: str) -> tuple[int, int] | None:

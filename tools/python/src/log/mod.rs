@@ -156,6 +156,7 @@ impl LogSink {
                 (Class::SpanStart, SpanStart::SCHEMA.id)
             }
             "span_end" => (Class::SpanEnd, SpanEnd::SCHEMA.id),
+            "log" => (Class::Log, Log::SCHEMA.id),
             "gauge" => (Class::Gauge, Gauge::SCHEMA.id),
             "sum" => (Class::Sum, Sum::SCHEMA.id),
             "histogram" => (Class::Histogram, Histogram::SCHEMA.id),
@@ -168,7 +169,7 @@ impl LogSink {
             }
         };
         // Everything that may run Python code comes before the record: that code may publish.
-        let (fields, attributes) = (Attribute::all(Some(fields))?, Attribute::all(attributes)?);
+        let (fields, attributes) = (Attribute::fields(fields)?, Attribute::all(attributes)?);
         let done = self.sink.write(kind, |writer| {
             for field in &fields {
                 field.value.write(Key::Name(&field.name.to_string_lossy()), writer);

@@ -4,7 +4,7 @@ use perfring_telemetry::names::AttributeName;
 use perfring_telemetry::types::Class;
 use perfring_telemetry::types::tagged::{Key, TaggedWriter};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString, PyTuple};
 
 /// A value of an attribute, of which no Python code runs any more.
 pub(super) enum Kept<'py> {
@@ -15,6 +15,8 @@ pub(super) enum Kept<'py> {
     F64(f64),
     Text(Bound<'py, PyString>),
     Bytes(Bound<'py, PyBytes>),
+    F64s(Vec<f64>),
+    U64s(Vec<u64>),
 }
 
 impl<'py> Kept<'py> {
@@ -47,6 +49,15 @@ impl<'py> Kept<'py> {
         }
     }
 
+    /// Converts a field's value: a tuple is a list of numbers, of which all are floats or none is negative.
+    fn of_field(value: Bound<'py, PyAny>) -> PyResult<Self> {
+        let Ok(numbers) = value.cast::<PyTuple>() else { return Kept::of(value) };
+        match numbers.iter().all(|number| number.is_instance_of::<PyFloat>()) {
+            true => Ok(Kept::F64s(value.extract()?)),
+            false => Ok(Kept::U64s(value.extract()?)),
+        }
+    }
+
     pub(super) fn write(&self, key: Key<'_>, writer: &mut TaggedWriter<'_>) {
         match self {
             Kept::None => writer.none(key),
@@ -56,6 +67,8 @@ impl<'py> Kept<'py> {
             Kept::F64(value) => writer.f64(key, *value),
             Kept::Text(value) => writer.text(key, &value.to_string_lossy()),
             Kept::Bytes(value) => writer.bytes(key, value.as_bytes()),
+            Kept::F64s(values) => writer.f64s(key, values),
+            Kept::U64s(values) => writer.u64s(key, values),
         }
     }
 }
@@ -69,6 +82,14 @@ pub(super) struct Attribute<'py> {
 impl<'py> Attribute<'py> {
     pub(super) fn of(name: &Bound<'py, PyAny>, value: Bound<'py, PyAny>) -> PyResult<Self> {
         Ok(Attribute { name: name.str()?, value: Kept::of(value)? })
+    }
+
+    /// Returns the fields that a mapping has.
+    pub(super) fn fields(of: &Bound<'py, PyDict>) -> PyResult<Vec<Self>> {
+        let field = |(name, value): (Bound<'py, PyAny>, _)| {
+            Ok(Attribute { name: name.str()?, value: Kept::of_field(value)? })
+        };
+        of.iter().collect::<Vec<_>>().into_iter().map(field).collect()
     }
 
     /// Returns all of a mapping.
