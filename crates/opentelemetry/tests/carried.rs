@@ -11,9 +11,6 @@ use opentelemetry::trace::{
 use opentelemetry::{Array, InstrumentationScope, KeyValue, Value as Sdk};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::logs::SdkLoggerProvider;
-use opentelemetry_sdk::metrics::{
-    Aggregation, Instrument, PeriodicReader, SdkMeterProvider, Stream,
-};
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use perfring_opentelemetry::{Lack, RingExporter};
 use perfring_types::Class;

@@ -44,7 +44,7 @@ mod _native {
         batch::Batch,
         consumer::{Consumer, Observer},
         fork::_forked,
-        log::LogSink,
+        log::{LogSink, direct::Direct},
         lost::Lost,
         merge::{Merge, Merged, RingFailed, RingGone},
         producer::Producer,

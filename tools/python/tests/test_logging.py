@@ -513,3 +513,74 @@ def test_a_snapshot_has_the_last_words(shop: Shop, ring: Path) -> None:
     assert isinstance(last, perfring.Record)
     assert last.type_name == "python.Log"
     assert b"the end" in bytes(last)
+
+
+def test_what_a_subclass_or_a_test_overrides_is_called(ring: Path) -> None:
+    called: list[str] = []
+
+    class Own(RingHandler):
+        def filter(self, record: logging.LogRecord) -> Any:
+            called.append("filter")
+            return super().filter(record)
+
+        def emit(self, record: logging.LogRecord) -> None:
+            called.append("emit")
+            super().emit(record)
+
+        def format(self, record: logging.LogRecord) -> str:
+            return f"<{record.getMessage()}>"
+
+    class Shout(logging.LogRecord):
+        def getMessage(self) -> str:  # noqa: N802
+            return super().getMessage().upper()
+
+    own, plain = Own(ring), RingHandler(ring)
+    assert "handle" not in vars(own)
+    assert "handle" in vars(plain)  # native code
+    log = logging.Logger("shop")
+    log.handlers = [own]
+    log.info("own %d", 1)
+    assert called == ["filter", "emit"]
+    log.handlers = [plain]
+    log.info("plain")
+    plain.addFilter(lambda record: "secret" not in record.getMessage())
+    log.info("secret")
+    log.info("let through")
+    plain.setFormatter(logging.Formatter("formatted %(message)s"))
+    log.info("body")
+    plain.setFormatter(None)
+    plain.filters = []
+    log.handle(Shout("shop", 20, "path", 1, "loud %s", ("one",), None))
+    plain.handle = lambda record: False  # type: ignore[method-assign]
+    log.info("never")
+    del plain.handle
+    plain.emit = lambda record: called.append("patched")  # type: ignore[method-assign]
+    log.info("never")
+    assert called == ["filter", "emit", "patched"]
+    bodies = [
+        item.value["body"]
+        for item in perfring.Snapshot(ring)
+        if isinstance(item, perfring.Record) and item.type_name == "python.Log"
+    ]
+    assert bodies == ["<own 1>", "plain", "let through", "formatted body", "LOUD ONE"]
+
+
+def test_a_handler_that_is_forgotten_frees_its_slot(ring: Path) -> None:
+    """The native `handle` holds the handler only weakly."""
+    for _ in range(100):  # of 64 slots
+        log = logging.Logger("shop")
+        log.addHandler(RingHandler(ring))
+        log.info("one")
+
+
+def test_attributes_that_formatters_add_are_no_fields(shop: Shop, ring: Path) -> None:
+    log, _ = shop
+    text = logging.StreamHandler(open(os.devnull, "w"))  # noqa: SIM115
+    text.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    log.handlers.insert(0, text)
+    log.info("one", extra={"left": 1})
+    *_, last = perfring.Snapshot(ring)
+    assert isinstance(last, perfring.Record)
+    assert last.value["left"] == 1
+    assert not {"message", "asctime", "msecs", "process", "module"} & last.value.keys()
+    text.stream.close()

@@ -26,6 +26,12 @@ class Clock:
     def monotonic(self) -> float:
         return self.now
 
+    def tick(self, handler: RingHandler) -> None:
+        """A second later: it is time to look at the ring's file."""
+        self.now += 1.0
+        if handler._sink is not None:
+            handler._sink.looked(False)
+
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
@@ -64,10 +70,10 @@ def test_a_ring_that_was_removed_is_made_anew(
         other = RingHandler(ring)
     log.info("nobody reads this")
     assert ring.exists() is replaced  # it is not looked at for each record
-    clock.now += 1.0
+    clock.tick(handler)
     log.info("second")
     assert bodies(ring) == ["second"]
-    clock.now += 1.0
+    clock.tick(handler)
     log.info("third")
     assert bodies(ring) == ["second", "third"]
     assert handler.dropped == 0
@@ -87,12 +93,12 @@ def test_a_ring_that_cannot_be_made_anew_is_counted_and_reported_once(
     ring.unlink()
     ring.parent.rmdir()
     for _ in range(3):
-        clock.now += 1.0
+        clock.tick(handler)
         log.info("nowhere")
     assert handler.dropped == 3
     assert capsys.readouterr().err.count("FileNotFoundError") == 1
     ring.parent.mkdir()
-    clock.now += 1.0
+    clock.tick(handler)
     log.info("second")
     assert bodies(ring) == ["second"]
     assert handler.dropped == 3
@@ -107,7 +113,7 @@ def test_a_directory_that_may_not_be_looked_at_keeps_its_ring(
 
     with monkeypatch.context() as patched:
         patched.setattr(perfring.logging, "_file", refuse)
-        clock.now += 1.0
+        clock.tick(shop[1])
         shop[0].info("still here")
     assert bodies(ring) == ["still here"]
 
@@ -119,11 +125,11 @@ def test_a_segment_that_was_removed_is_made_anew(clock: Clock) -> None:
     try:
         handler = RingHandler(f"shm:{name}")
         log.addHandler(handler)
-        clock.now += 1.0
+        clock.tick(handler)
         log.info("first")
         assert bodies(segment) == ["first"]  # of the ring that was there
         segment.unlink()
-        clock.now += 1.0
+        clock.tick(handler)
         log.info("second")
         assert bodies(segment) == ["second"]
         handler.close()

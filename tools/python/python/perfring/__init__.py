@@ -39,7 +39,8 @@ Errors:
     `RingRemoved`, `TooLarge` and `Truncated`.
     An error of the system is an ``OSError`` of the natural kind. A loss is not an error.
 
-`perfring.logging` has a handler for Python's ``logging``, `perfring.telemetry` spans and metrics.
+`perfring.logging` has a handler for Python's ``logging``, `perfring.telemetry` spans and metrics;
+``perfring.structlog`` and ``perfring.opentelemetry`` are for programs that use those packages.
 ``python -m perfring demo`` kills a process and reads its last records. Timeouts are seconds, or
 text such as ``"250ms"``: 0 does not wait, ``None`` waits for ever.
 """

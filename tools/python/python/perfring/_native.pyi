@@ -1,5 +1,6 @@
 from builtins import type as _type
 from collections.abc import Callable, Iterator, Sequence
+from logging import LogRecord
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +39,11 @@ _WaitStrategy: TypeAlias = Literal["adaptive", "latency", "throughput"]
 class _Array(Protocol):
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
+
+# A formatter of `logging`, or a handler.
+@type_check_only
+class _Formats(Protocol):
+    def format(self, record: LogRecord, /) -> str: ...
 
 # Bytes that are copied.
 _Data: TypeAlias = Buffer | _Array
@@ -346,23 +352,9 @@ class _LogSink:
         mode: int,
         resource: Sequence[tuple[str, str]],
     ) -> Self: ...
-    def emit(
-        self,
-        severity: int,
-        level: str,
-        body: str,
-        logger: str | None,
-        file: str | None,
-        line: int | None,
-        function: str | None,
-        thread: int | None,
-        thread_name: str | None,
-        created: float,
-        trace_id: bytes | None,
-        span_id: bytes | None,
-        more: dict[str, object] | None,
-        /,
-    ) -> bool: ...
+    def emit_in_time(self, record: LogRecord, formatter: _Formats | None, /) -> bool: ...
+    def emit(self, record: LogRecord, formatter: _Formats | None, /) -> None: ...
+    def looked(self, yes: bool = True, /) -> None: ...
     def signal(
         self, what: str, fields: dict[str, object], attributes: dict[str, object] | None, /
     ) -> bool: ...
@@ -376,6 +368,17 @@ class _LogSink:
     def other_shape(self) -> bool: ...
     @property
     def policy(self) -> _Policy: ...
+
+@final
+class _Direct:
+    def __new__(
+        cls,
+        sink: _LogSink,
+        filters: list[Any],
+        formatter: _Formats | None,
+        handler: object,
+    ) -> Self: ...
+    def handle(self, record: LogRecord, /) -> bool: ...
 
 @final
 class Merged:

@@ -21,22 +21,21 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from os import PathLike
 from typing import Any, Final, Literal
 
-from ._errors import Forked
-from ._native import _LogSink
-from ._span import CURRENT
+from ._native import _Direct, _LogSink
 
-__all__ = ["RingHandler"]
-
-_KNOWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"asctime", "message", "taskName"}
-"""The attributes of every record; all others are from ``extra``."""
+__all__ = ["FieldsAdapter", "RingHandler"]
 
 _PLAIN: Final = logging.Formatter()
 _INTERVAL: Final = 1.0
-"""The seconds between two attempts to attach, and between two checks of the path."""
+"""The seconds between two attempts to attach; as long as between two looks at the ring's file."""
+
+_STEPS: Final = frozenset({"handle", "filter", "emit", "acquire", "release"})
+"""The methods of a handler that take part in the writing of a record."""
 
 
 class RingHandler(logging.Handler):
@@ -54,7 +53,7 @@ class RingHandler(logging.Handler):
 
     A record in the ring has:
 
-    * the message as its body, formatted if the handler has a formatter,
+    * the message as its body, formatted if the handler has a formatter or overrides ``format``,
     * level, logger, file, line, function, thread and asyncio task,
     * ``extra`` as attributes: text, numbers, truth values, bytes and ``None`` unchanged, all other
       values as their ``str()``. ``trace_id`` and ``span_id`` (hex digits), and the attributes that
@@ -105,6 +104,8 @@ class RingHandler(logging.Handler):
 
     """
 
+    _direct = False
+
     def __init__(
         self,
         path: str | PathLike[str],
@@ -115,7 +116,12 @@ class RingHandler(logging.Handler):
         mode: int = 0o600,
         level: int | str = logging.NOTSET,
     ) -> None:
+        self._sink: _LogSink | None = None
         super().__init__(level)
+        its = type(self)
+        self._direct = all(getattr(its, name) is getattr(RingHandler, name) for name in _STEPS)
+        # A class that overrides `format` formats the body.
+        self._body = None if its.format is logging.Handler.format else self
         # A child may attach after the program has changed its directory.
         at = os.fspath(path)
         if not isinstance(at, str):
@@ -130,7 +136,6 @@ class RingHandler(logging.Handler):
         self._lost = 0
         self._closed = False
         self._next_try = 0.0
-        self._sink: _LogSink | None
         self._attach()
         assert self._sink is not None
         self._warn_of_other_shape(self._sink)
@@ -160,37 +165,62 @@ class RingHandler(logging.Handler):
         """Write a record."""
         try:
             sink = self._sink
-            if sink is not None and time.monotonic() >= self._next_check:
-                sink = self._check_path()
-            if sink is None:
-                sink = self._retry(record)
-                if sink is None:
-                    return
-            parts = _parts_of(record, self.formatter, sink.max_len)
-            try:
-                sink.emit(*parts)
-            except Forked:
-                # The parent's dropped records are not counted here.
-                self._sink, self._lost, self._next_try = None, 0, 0.0
-                sink = self._retry(record)
-                if sink is not None:
-                    sink.emit(*parts)
+            if sink is None or not sink.emit_in_time(record, self._body or self.formatter):
+                self._emit_after_look(record)
         except RecursionError:
-            # There is no room on the stack to report it.
-            self._lost += 1
+            # There is no room on the stack to report it, and not for a call.
+            self.__dict__["_lost"] += 1
         except Exception:
-            self._lost += 1
+            self._lose()
             self.handleError(record)
 
     def close(self) -> None:
         """Detach from the ring, which stays. Later records are dropped."""
-        self.acquire()
-        try:
+        with self._locked():
             self._lost = self.dropped
             self._sink, self._closed = None, True
+        super().close()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if name in _STEPS:  # such as a test's `handler.filter = ...`
+            self._direct = False
+        if name in _STEPS or name in ("_sink", "filters", "formatter"):
+            self._choose_handle(name)
+
+    def _choose_handle(self, changed: str) -> None:
+        """Have `handle` be native code, unless a method of another's must be called.
+
+        An attribute of the object: `logging` finds it before the method of the class.
+        """
+        if changed != "handle":
+            self.__dict__.pop("handle", None)
+            if self._direct and self._body is None and self._sink is not None:
+                native = _Direct(self._sink, self.filters, self.formatter, self)
+                self.__dict__["handle"] = native.handle
+
+    def _handle(self, record: logging.LogRecord) -> bool:
+        """Write a record, if the filters let it pass."""
+        return logging.Handler.handle(self, record)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.acquire()
+        try:
+            yield
         finally:
             self.release()
-        super().close()
+
+    def _lose(self) -> None:
+        with self._locked():
+            self._lost += 1
+
+    def _emit_after_look(self, record: logging.LogRecord) -> None:
+        """Write a record after a look at the ring's file, of which it was time."""
+        with self._locked():
+            sink = self._check_path() or self._retry(record)
+        if sink is not None:
+            sink.emit(record, self._body or self.formatter)
 
     def _attach(self) -> None:
         size, policy, mode = self._shape
@@ -198,26 +228,29 @@ class RingHandler(logging.Handler):
             before = _file(self.path)
             self._sink = _LogSink(self.path, size, policy, mode, self._resource)
             self._at, self._pid = _file(self.path), os.getpid()
-            self._next_check = time.monotonic() + _INTERVAL
             if before is None or before == self._at:
                 break  # else the file was replaced meanwhile
 
     def _check_path(self) -> _LogSink | None:
         """Detach from a ring whose file was removed or replaced: no reader would find it."""
-        self._next_check = time.monotonic() + _INTERVAL
-        # A forked child attaches by itself.
-        if os.getpid() == self._pid:
-            try:
-                is_there = _file(self.path) == self._at
-            except OSError:
-                # The process may no longer read the directory, but can still write.
-                is_there = True
-            if not is_there:
-                self._lost, self._sink, self._next_try = self.dropped, None, 0.0
+        if self._sink is None:
+            return None
+        if os.getpid() != self._pid:
+            # A forked child attaches by itself. The parent's dropped records are not counted here.
+            self._sink, self._lost, self._next_try = None, 0, 0.0
+            return None
+        self._sink.looked()
+        try:
+            is_there = _file(self.path) == self._at
+        except OSError:
+            # The process may no longer read the directory, but can still write.
+            is_there = True
+        if not is_there:
+            self._lost, self._sink, self._next_try = self.dropped, None, 0.0
         return self._sink
 
     def _retry(self, record: logging.LogRecord) -> _LogSink | None:
-        """Attach in a forked child. Report the first failure, and retry at intervals."""
+        """Attach again. Report the first failure, and retry at intervals."""
         now = time.monotonic()
         if self._closed or now < self._next_try:
             self._lost += 1
@@ -245,6 +278,28 @@ class RingHandler(logging.Handler):
         return f"<{type(self).__name__} {self.path} ({level})>"
 
 
+class FieldsAdapter(logging.LoggerAdapter[logging.Logger]):
+    """Adds fields to each record of a logger; those of a call's ``extra`` are added to them.
+
+    Example:
+        >>> log = FieldsAdapter(logging.getLogger("shop"), {"customer": "c-4"})
+        >>> order = log.bind(order=17)
+        >>> order.info("is taken", extra={"items": 3})  # has all three
+
+    """
+
+    def process(
+        self, msg: Any, kwargs: MutableMapping[str, Any]
+    ) -> tuple[Any, MutableMapping[str, Any]]:
+        """Add the fields; a field of the call replaces one of the same name."""
+        kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        return msg, kwargs
+
+    def bind(self, **fields: object) -> "FieldsAdapter":
+        """Return an adapter with more fields."""
+        return FieldsAdapter(self.logger, {**(self.extra or {}), **fields})
+
+
 def _file(path: str) -> tuple[int, int] | None:
     """Return the device and inode of the file, if it exists.
 
@@ -257,89 +312,26 @@ def _file(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _parts_of(
-    record: logging.LogRecord, formatter: logging.Formatter | None, max_len: int
-) -> tuple[Any, ...]:
-    """Return the arguments of `_LogSink.emit`."""
-    parts = record.__dict__
-    trace = span = more = None
-    extra = {name: value for name, value in parts.items() if name not in _KNOWN}
-    if extra:
-        trace = _id(extra, "trace_id", 16) or _id(extra, "otelTraceID", 16)
-        span = _id(extra, "span_id", 8) or _id(extra, "otelSpanID", 8)
-        more = extra
-    if trace is None and (within := CURRENT.get()) is not None:
-        trace, span = within
-    task = parts.get("taskName")
-    if task or record.exc_info or record.exc_text or record.stack_info:
-        more = _more(record, task, extra, formatter or _PLAIN, max_len // 2)
-    return (
-        _severity(record.levelno),
-        record.levelname,
-        record.getMessage() if formatter is None else formatter.format(record),
-        record.name,
-        record.pathname,
-        record.lineno,
-        record.funcName,
-        record.thread,
-        record.threadName,
-        record.created,
-        trace,
-        span,
-        more,
-    )
-
-
-def _more(
-    record: logging.LogRecord,
-    task: object,
-    extra: dict[str, object],
-    formatter: logging.Formatter,
-    longest: int,
-) -> dict[str, object]:
-    """Return the attributes, the most important first and long ones last."""
-    more: dict[str, object] = {}
+def _exception_of(
+    record: logging.LogRecord, formatter: object, longest: int
+) -> tuple[str | None, str | None, str | None, str | None]:
+    """Return an exception's class, message and stack, and the stack of ``stack_info``."""
+    name = message = None
     trace = record.exc_text
     if record.exc_info and not isinstance(record.exc_info, tuple):
         record.exc_info = sys.exc_info()  # as `Logger` does, but not every creator of records
     if record.exc_info and record.exc_info[1] is not None:
         error = record.exc_info[1]
-        more["exception.type"] = _class_name(type(error))
-        more["exception.message"] = _text_of(error)
-        trace = trace or formatter.formatException(record.exc_info)
-    if task:
-        more["asyncio.task.name"] = task
-    more.update(extra)
-    if trace:
-        more["exception.stacktrace"] = _ends(trace, longest)
-    if record.stack_info:
-        more["code.stacktrace"] = _ends(record.stack_info, longest)
-    return more
-
-
-def _severity(level: int) -> int:
-    """Return OpenTelemetry's number of a level, 1 to 24; 0 for ``NOTSET``."""
-    if level < 10:
-        return 1 if level > 0 else 0
-    ten = min(level // 10, 5)
-    return 4 * ten + 1 + min(level - 10 * ten, 3)
-
-
-def _id(extra: dict[str, object], name: str, size: int) -> bytes | None:
-    """Remove a trace's or span's id from the attributes; an invalid one stays."""
-    value = extra.get(name)
-    if value is None:
-        return None
-    try:
-        found = bytes.fromhex(value) if isinstance(value, str) else value
-    except ValueError:
-        found = None
-    if isinstance(found, bytes) and len(found) == size and any(found):
-        del extra[name]
-        return found
-    if name.startswith("otel") and value == "0":
-        del extra[name]  # means that there is no span
-    return None
+        name, message = _class_name(type(error)), _text_of(error)
+        its = formatter if isinstance(formatter, logging.Formatter) else _PLAIN
+        trace = trace or its.formatException(record.exc_info)
+    stack = record.stack_info
+    return (
+        name,
+        message,
+        _ends(trace, longest) if trace else None,
+        _ends(stack, longest) if stack else None,
+    )
 
 
 def _ends(text: str, longest: int) -> str:

@@ -175,13 +175,13 @@ class Telemetry:
         size, policy, mode = self._shape
         return _LogSink(self.path, size, policy, mode, self._resource)
 
-    def _signal(self, what: str, fields: dict[str, object], attributes: _Attributes | None) -> None:
+    def _signal(self, what: str, fields: dict[str, object], attributes: _Attributes | None) -> bool:
         more = None if attributes is None else dict(attributes)
         try:
-            self._sink.signal(what, fields, more)
+            return self._sink.signal(what, fields, more)
         except Forked:
             self._sink = self._attach()
-            self._sink.signal(what, fields, more)
+            return self._sink.signal(what, fields, more)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path}>"

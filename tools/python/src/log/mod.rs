@@ -1,10 +1,14 @@
 //! The native half of `perfring.logging` and `perfring.telemetry`: log records, spans and samples in a ring.
 
+pub(crate) mod direct;
+mod record;
+mod value;
+
 use crate::errors;
 use crate::kind::{At, Size, choice, policy_of};
 use perfring_consumer::{AttachError, Layout, files::RingFile};
 use perfring_producer::{CreateError, Location, Options, RecordType, ReserveError, files::create};
-use perfring_telemetry::names::{self, AttributeName};
+use perfring_telemetry::names;
 use perfring_telemetry::types::tagged::{Key, TaggedWriter};
 use perfring_telemetry::types::{Class, Field, Shape};
 use perfring_telemetry::{
@@ -12,13 +16,18 @@ use perfring_telemetry::{
     options,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString};
+use pyo3::types::{PyDict, PyString};
+use record::{Exception, Record, SPANS};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
+use value::Attribute;
 
 /// The number of attempts at a ring that other processes create and remove meanwhile.
 const TRIES: u32 = 100;
-/// A record that is older than this was made elsewhere, and came through a queue.
-const LATE: Duration = Duration::from_millis(100);
+/// A record that is older than so many nanoseconds was made elsewhere, and came through a queue.
+const LATE: u64 = 100_000_000;
+/// Nanoseconds from one look at the ring's file to the next.
+const LOOK_EVERY: u64 = 1_000_000_000;
 
 /// Defines the fields of a record, and the constants that number them, in one list.
 macro_rules! fields {
@@ -63,6 +72,8 @@ pub(crate) struct LogSink {
     declared: bool,
     layout: Layout,
     other_shape: bool,
+    /// When the ring's file was last looked at, in ns since 1970.
+    looked: AtomicU64,
 }
 
 #[pymethods]
@@ -93,81 +104,40 @@ impl LogSink {
         })
     }
 
-    /// Publishes a record. Returns whether it was published; if not, it is counted.
-    #[expect(clippy::too_many_arguments, reason = "a log record has as many")]
-    #[pyo3(signature = (severity, level, body, logger, file, line, function, thread, thread_name,
-        created, trace_id, span_id, more, /))]
+    /// Publishes a record of `logging`, or counts it; `formatter` formats its body. Returns `False`, and has done nothing, if it
+    /// is time to look at the ring's file: see `looked`.
+    #[pyo3(signature = (record, formatter, /))]
+    fn emit_in_time(
+        &self,
+        record: &Bound<'_, PyAny>,
+        formatter: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<bool> {
+        let now = nanos();
+        // A clock that went back is far ahead, too.
+        if now.wrapping_sub(self.looked.load(Relaxed)) >= LOOK_EVERY {
+            return Ok(false);
+        }
+        Ok(self.publish(record, formatter, now)? != Err(ReserveError::Forked))
+    }
+
+    /// Publishes a record of `logging`, or counts it.
+    #[pyo3(signature = (record, formatter, /))]
     fn emit(
         &self,
         py: Python<'_>,
-        severity: u64,
-        level: &Bound<'_, PyString>,
-        body: &Bound<'_, PyString>,
-        logger: Option<&Bound<'_, PyString>>,
-        file: Option<&Bound<'_, PyString>>,
-        line: Option<u64>,
-        function: Option<&Bound<'_, PyString>>,
-        thread: Option<u64>,
-        thread_name: Option<&Bound<'_, PyString>>,
-        created: f64,
-        trace_id: Option<&[u8]>,
-        span_id: Option<&[u8]>,
-        more: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<bool> {
-        // Everything that may run Python code comes before the record: that code may log.
-        let body = body.to_string_lossy();
-        let texts = [
-            (LEVEL, Some(level)),
-            (LOGGER, logger),
-            (FILE, file),
-            (FUNCTION, function),
-            (THREAD_NAME, thread_name),
-        ]
-        .map(|(field, text)| (field, text.map(|text| text.to_string_lossy())));
-        let late = lateness(created);
-        let mut rest = Vec::new();
-        for (name, value) in more.into_iter().flatten() {
-            rest.push((name.str()?.to_string_lossy().into_owned(), Kept::of(&value)?));
-        }
-        let key = |field| self.key(field);
-        let done = self.sink.write(self.kind, |writer| {
-            if severity > 0 {
-                writer.u64(key(SEVERITY), severity);
-            }
-            for (field, text) in &texts {
-                if let Some(text) = text.as_ref().filter(|text| !text.is_empty()) {
-                    writer.text(key(*field), text);
-                }
-            }
-            for (field, number) in [(LINE, line), (THREAD, thread), (CREATED, late)] {
-                if let Some(number) = number {
-                    writer.u64(key(field), number);
-                }
-            }
-            for (field, id) in [(TRACE, trace_id), (SPAN, span_id)] {
-                if let Some(id) = id {
-                    writer.bytes(key(field), id);
-                }
-            }
-            writer.text(key(BODY), &body);
-            for (name, value) in &rest {
-                match [TASK, EXCEPTION, MESSAGE, TRACEBACK, STACK]
-                    .into_iter()
-                    .find(|field| FIELDS[*field] == name)
-                {
-                    Some(field) => value.write(key(field), writer),
-                    None => {
-                        let name = AttributeName::new(Class::Log, name);
-                        value.write(Key::Name(name.as_str()), writer);
-                    }
-                }
-            }
-        });
-        match done {
-            Ok(()) => Ok(true),
+        record: &Bound<'_, PyAny>,
+        formatter: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        match self.publish(record, formatter, nanos())? {
             Err(error @ ReserveError::Forked) => Err(errors::reserve(py, error)),
-            Err(_) => Ok(false),
+            _ => Ok(()),
         }
+    }
+
+    /// Says that the ring's file was looked at now, or that it was not.
+    #[pyo3(signature = (yes=true, /))]
+    fn looked(&self, yes: bool) {
+        self.looked.store(if yes { nanos() } else { 0 }, Relaxed);
     }
 
     /// Publishes a span's start or end, or a sample, with these fields and attributes. Returns whether it was published; if
@@ -181,8 +151,12 @@ impl LogSink {
         attributes: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<bool> {
         let (class, kind) = match what {
-            "span_start" => (Class::SpanStart, SpanStart::SCHEMA.id),
+            "span_start" => {
+                SPANS.store(true, Relaxed);
+                (Class::SpanStart, SpanStart::SCHEMA.id)
+            }
             "span_end" => (Class::SpanEnd, SpanEnd::SCHEMA.id),
+            "log" => (Class::Log, Log::SCHEMA.id),
             "gauge" => (Class::Gauge, Gauge::SCHEMA.id),
             "sum" => (Class::Sum, Sum::SCHEMA.id),
             "histogram" => (Class::Histogram, Histogram::SCHEMA.id),
@@ -195,21 +169,13 @@ impl LogSink {
             }
         };
         // Everything that may run Python code comes before the record: that code may publish.
-        let mut all = Vec::new();
-        for (name, value) in fields {
-            all.push((name.str()?.to_string_lossy().into_owned(), Kept::of(&value)?, true));
-        }
-        for (name, value) in attributes.into_iter().flatten() {
-            all.push((name.str()?.to_string_lossy().into_owned(), Kept::of(&value)?, false));
-        }
+        let (fields, attributes) = (Attribute::fields(fields)?, Attribute::all(attributes)?);
         let done = self.sink.write(kind, |writer| {
-            for (name, value, is_field) in &all {
-                match is_field {
-                    true => value.write(Key::Name(name), writer),
-                    false => {
-                        value.write(Key::Name(AttributeName::new(class, name).as_str()), writer);
-                    }
-                }
+            for field in &fields {
+                field.value.write(Key::Name(&field.name.to_string_lossy()), writer);
+            }
+            for attribute in &attributes {
+                attribute.write(class, writer);
             }
         });
         match done {
@@ -251,6 +217,57 @@ impl LogSink {
 }
 
 impl LogSink {
+    /// Writes a record of `logging`.
+    fn publish(
+        &self,
+        record: &Bound<'_, PyAny>,
+        formatter: Option<&Bound<'_, PyAny>>,
+        now: u64,
+    ) -> PyResult<Result<(), ReserveError>> {
+        // Everything that may run Python code comes before the record: that code may log.
+        let record = Record::of(record, formatter, self.sink.max_len() / 2)?;
+        let late = lateness(record.created, now);
+        let key = |field| self.key(field);
+        Ok(self.sink.write(self.kind, |writer| {
+            if record.severity > 0 {
+                writer.u64(key(SEVERITY), record.severity);
+            }
+            let texts = [
+                (LEVEL, Some(&record.level)),
+                (LOGGER, record.logger.as_ref()),
+                (FILE, record.file.as_ref()),
+                (FUNCTION, record.function.as_ref()),
+                (THREAD_NAME, record.thread_name.as_ref()),
+            ];
+            for (field, value) in texts {
+                text(key(field), value, writer);
+            }
+            for (field, number) in [(LINE, record.line), (THREAD, record.thread), (CREATED, late)] {
+                if let Some(number) = number {
+                    writer.u64(key(field), number);
+                }
+            }
+            if let Some(id) = &record.trace_id {
+                writer.bytes(key(TRACE), id);
+            }
+            if let Some(id) = &record.span_id {
+                writer.bytes(key(SPAN), id);
+            }
+            writer.text(key(BODY), &record.body.to_string_lossy());
+            // What is most important comes first, and what may be long last.
+            let Exception(class, message, stack, call) = &record.exception;
+            for (field, value) in [(EXCEPTION, class), (MESSAGE, message), (TASK, &record.task)] {
+                text(key(field), value.as_ref(), writer);
+            }
+            for attribute in &record.extra {
+                attribute.write(Class::Log, writer);
+            }
+            for (field, value) in [(TRACEBACK, stack), (STACK, call)] {
+                text(key(field), value.as_ref(), writer);
+            }
+        }))
+    }
+
     /// Returns the key of a field: its number, or its name if the ring had no room for the type.
     fn key(&self, field: usize) -> Key<'static> {
         match self.declared {
@@ -283,66 +300,25 @@ fn open(location: &Location, options: &Options, resource: &Resource) -> Result<L
         Ok(kind) => (kind, true),
         Err(_) => (Log::SCHEMA.id, false),
     };
-    Ok(LogSink { sink, kind, declared, layout, other_shape })
+    Ok(LogSink { sink, kind, declared, layout, other_shape, looked: AtomicU64::new(nanos()) })
+}
+
+/// Writes a text that is not empty.
+fn text(key: Key<'_>, text: Option<&Bound<'_, PyString>>, writer: &mut TaggedWriter<'_>) {
+    if let Some(text) = text.map(|text| text.to_string_lossy()).filter(|text| !text.is_empty()) {
+        writer.text(key, &text);
+    }
+}
+
+/// ns since 1970.
+fn nanos() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Returns when a record was made, if it is written much later.
-fn lateness(created: f64) -> Option<u64> {
+fn lateness(created: f64, now: u64) -> Option<u64> {
     let created = Duration::try_from_secs_f64(created).ok()?;
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    let late = now.checked_sub(created)? > LATE;
-    late.then(|| u64::try_from(created.as_nanos()).ok())?
-}
-
-/// A value of an attribute.
-enum Kept {
-    None,
-    Bool(bool),
-    I64(i64),
-    I128(i128),
-    F64(f64),
-    Text(String),
-    Bytes(Vec<u8>),
-}
-
-impl Kept {
-    /// Converts a value; one that is no number, text or bytes becomes its `str()`.
-    fn of(value: &Bound<'_, PyAny>) -> PyResult<Self> {
-        if value.is_none() {
-            return Ok(Kept::None);
-        }
-        if let Ok(value) = value.cast::<PyString>() {
-            return Ok(Kept::Text(value.to_string_lossy().into_owned()));
-        }
-        if let Ok(value) = value.cast::<PyBool>() {
-            return Ok(Kept::Bool(value.is_true()));
-        }
-        if let Ok(value) = value.cast::<PyInt>() {
-            if let Ok(value) = value.extract() {
-                return Ok(Kept::I64(value));
-            }
-            if let Ok(value) = value.extract() {
-                return Ok(Kept::I128(value));
-            }
-        }
-        if let Ok(value) = value.cast::<PyFloat>() {
-            return Ok(Kept::F64(value.extract()?));
-        }
-        if let Ok(value) = value.cast::<PyBytes>() {
-            return Ok(Kept::Bytes(value.as_bytes().to_vec()));
-        }
-        Ok(Kept::Text(value.str()?.to_string_lossy().into_owned()))
-    }
-
-    fn write(&self, key: Key<'_>, writer: &mut TaggedWriter<'_>) {
-        match self {
-            Kept::None => writer.none(key),
-            Kept::Bool(value) => writer.bool(key, *value),
-            Kept::I64(value) => writer.i64(key, *value),
-            Kept::I128(value) => writer.i128(key, *value),
-            Kept::F64(value) => writer.f64(key, *value),
-            Kept::Text(value) => writer.text(key, value),
-            Kept::Bytes(value) => writer.bytes(key, value),
-        }
-    }
+    let created = u64::try_from(created.as_nanos()).ok()?;
+    (now.checked_sub(created)? > LATE).then_some(created)
 }
