@@ -3,7 +3,7 @@
 use crate::dir::SetError;
 use crate::entry::{RingEntry, list};
 use perfring_consumer::{
-    AttachError, Count, Layout, Policy, RingTotals,
+    AttachError, Count, Policy, RingTotals,
     files::{Identity, Idle, RingFile, Role, SeatId},
     stat::OwnerInfo,
 };
@@ -30,7 +30,8 @@ pub struct PruneRule {
     /// The most bytes of all rings together. Beyond that, removable rings are removed whatever their age and
     /// [`keep`](PruneRule::keep). Default no limit.
     pub max_bytes: Option<u64>,
-    /// Whether an overwrite ring with records may be removed: they are a dead program's last records.
+    /// Whether an overwrite ring with records may be removed: they are a dead program's last records. The same of values in a
+    /// metrics area.
     /// Default no.
     pub flight_recorders: bool,
 }
@@ -76,6 +77,8 @@ pub enum Kept {
     Stranded(Count),
     /// It is a flight recorder with records.
     LastRecords(Count),
+    /// So many instruments of dead programs have values in its metrics area.
+    LastValues(usize),
     /// Its totals are damaged.
     Damaged,
     /// Its last sign of life was this time ago.
@@ -105,6 +108,8 @@ impl fmt::Display for Kept {
                 f.write_str("flight recorder with 1 record")
             }
             Kept::LastRecords(count) => write!(f, "flight recorder with {} records", count.records),
+            Kept::LastValues(1) => f.write_str("the values of 1 instrument"),
+            Kept::LastValues(count) => write!(f, "the values of {count} instruments"),
             Kept::Damaged => f.write_str("its totals are damaged"),
             Kept::Young(time) => write!(f, "alive {} s ago", time.as_secs()),
             Kept::Newest => f.write_str("one of the newest"),
@@ -236,7 +241,7 @@ impl Pruner {
             if idle.file().identity()? != ring.identity {
                 return Ok(Fate::Kept(Kept::Changed));
             }
-            let totals = match judge(idle.file().layout(), idle.file().totals()?, &self.rule) {
+            let totals = match judge(idle.file(), &self.rule)? {
                 Ok(totals) => totals,
                 Err(kept) => return Ok(Fate::Kept(kept)),
             };
@@ -303,27 +308,29 @@ fn judge_open(file: &RingFile, rule: &PruneRule) -> Result<Result<RingTotals, Ke
             }));
         }
     }
-    Ok(judge(file.layout(), file.totals()?, rule))
+    judge(file, rule)
 }
 
 /// Returns a ring's totals if it is removable, or why not. No process is attached to it.
-fn judge(
-    layout: &Layout,
-    totals: Option<RingTotals>,
-    rule: &PruneRule,
-) -> Result<RingTotals, Kept> {
-    let totals = totals.ok_or(Kept::Damaged)?;
+fn judge(file: &RingFile, rule: &PruneRule) -> Result<Result<RingTotals, Kept>, AttachError> {
+    let Some(totals) = file.totals()? else { return Ok(Err(Kept::Damaged)) };
     if totals.stranded.records > 0 {
-        return Err(Kept::Stranded(totals.stranded));
+        return Ok(Err(Kept::Stranded(totals.stranded)));
     }
-    match layout.policy {
+    match file.layout().policy {
         // Space without records there is an unreported loss, or a hole.
-        Policy::Drop if totals.tail != totals.head => Err(Kept::Unread(totals.present)),
-        Policy::Overwrite if totals.present.records > 0 && !rule.flight_recorders => {
-            Err(Kept::LastRecords(totals.present))
+        Policy::Drop if totals.tail != totals.head => {
+            return Ok(Err(Kept::Unread(totals.present)));
         }
-        _ => Ok(totals),
+        Policy::Overwrite if totals.present.records > 0 && !rule.flight_recorders => {
+            return Ok(Err(Kept::LastRecords(totals.present)));
+        }
+        _ => {}
     }
+    Ok(match file.instruments()? {
+        count if count > 0 && !rule.flight_recorders => Err(Kept::LastValues(count)),
+        _ => Ok(totals),
+    })
 }
 
 /// The present time, by two clocks.

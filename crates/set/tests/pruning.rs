@@ -1,7 +1,10 @@
 //! What is pruned is dead and read to its end, and a producer that comes back loses nothing.
 
 use perfring_consumer::{AttachError, Consumer, Item};
-use perfring_producer::{Options, Policy, RecordType, SharedProducer, files::create};
+use perfring_producer::types::{Encoding, Schema};
+use perfring_producer::{
+    MetricKind, Metrics, Options, Policy, RecordType, SharedProducer, files::create,
+};
 use perfring_set::{
     Change, Fate, Follower, Kept, PruneRule, Pruner, RingSet, SetOptions, Verdict, list,
 };
@@ -117,6 +120,22 @@ fn a_flight_recorder_keeps_its_last_records_by_default() {
     drain(&fixture.path("a")); // a consumer copies: they are still present
     assert!(matches!(fixture.kept(AT_ONCE), Kept::LastRecords(count) if count.records == 1));
     assert_eq!(fixture.pruned(PruneRule { flight_recorders: true, ..AT_ONCE }), ["a"]);
+}
+
+#[test]
+fn values_of_instruments_stay_as_last_records_do() {
+    let fixture = Fixture::new();
+    let options = Options { metrics_size: 4096, ..Options::many() };
+    let metrics = Metrics::open_or_create(fixture.path("a"), &options).unwrap();
+    let schema = Schema::new("orders", Encoding::Tagged).with_hashed_id();
+    assert!(matches!(fixture.kept(AT_ONCE), Kept::Producer(_)));
+    metrics.register(&schema, MetricKind::CounterU64, 1).unwrap().add(1);
+    drop(metrics);
+    assert_eq!(fixture.kept(AT_ONCE), Kept::LastValues(1));
+    assert_eq!(fixture.kept(AT_ONCE).to_string(), "the values of 1 instrument");
+    assert_eq!(fixture.pruned(PruneRule { flight_recorders: true, ..AT_ONCE }), ["a"]);
+    drop(Metrics::open_or_create(fixture.path("b"), &options).unwrap());
+    assert_eq!(fixture.pruned(AT_ONCE), ["b"], "nothing was measured");
 }
 
 #[test]

@@ -9,7 +9,9 @@ use crate::sys::clock::{boot_began_ns, boot_id};
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::Producers;
 use perfring_abi::atomic::Ordering;
-use perfring_ring::{Anchors, ConsumerFigures, OwnerInfo, ProducerFigures, RingTotals, Seat};
+use perfring_ring::{
+    Anchors, ConsumerFigures, MetricKind, OwnerInfo, ProducerFigures, RingTotals, Seat,
+};
 
 impl RingFile {
     /// Returns the owner info of the seat's present or last holder.
@@ -42,6 +44,20 @@ impl RingFile {
     pub fn totals(&self) -> Result<Option<RingTotals>, AttachError> {
         let map = Plain::map(self)?;
         map.sure(self, RingTotals::of(map.shared(), self.layout.policy, is_dead(self)))
+    }
+
+    /// Returns how many instruments have values in the ring's metrics area, each once for each process.
+    ///
+    /// # Errors
+    /// [`AttachError::Io`] if the file cannot be mapped.
+    pub fn instruments(&self) -> Result<usize, AttachError> {
+        if self.layout.metrics_size == 0 {
+            return Ok(0);
+        }
+        let map = Plain::map(self)?;
+        let blocks = map.metrics().blocks().map_while(Result::ok);
+        let count = blocks.filter(|block| !matches!(block.kind, MetricKind::Record(_))).count();
+        map.sure(self, count)
     }
 
     /// Returns the wall-clock time of the newest record's timestamp, ns since 1970; `None` in a

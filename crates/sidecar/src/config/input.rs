@@ -23,7 +23,8 @@ pub struct Input {
     /// other users may write to. (A ring whose file is truncated is set aside in any case.)
     pub trust: Trusted,
     /// After this many seconds a ring of a directory is removed that is read to its end, and whose
-    /// producers are dead. An overwrite ring with records stays: they are a program's last words.
+    /// producers are dead. An overwrite ring with records stays: they are a program's last words. So does one with a
+    /// metrics area.
     pub prune_after: Option<Duration>,
     /// Whether outputs are given its records before those of other rings. `None`: those of the rings whose
     /// [names](perfring_set::is_priority) say so.

@@ -1,11 +1,14 @@
 //! A ring's metrics area as a source of records: samples at intervals.
 
+use super::Engine;
+use super::ring::Ring;
+use crate::config::Input;
 use perfring_consumer::advanced::{Front, MachineClock, ReaderId, ResumePoint};
 use perfring_consumer::{
     Anchors, AttachError, ClockError, Count, Fill, Item, Location, MetricSample, MetricValue,
     Observer, ReadError, RecordRef, Start, Types,
 };
-use perfring_export::{ring_bytes, sampled};
+use perfring_export::{Shapes, ring_bytes, sampled};
 use perfring_set::{About, Source, SourceError};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -173,6 +176,36 @@ impl Source for MetricsSource {
 
     fn has_producer(&self) -> bool {
         !self.is_over
+    }
+}
+
+impl Engine {
+    /// Sets the time between two samples of the metrics areas of rings that are attached to from now on.
+    pub fn set_metrics_interval(&mut self, interval: Duration) {
+        self.metrics_interval = interval;
+    }
+
+    /// Samples the metrics area of a ring, until the ring ends: a ring without records in a file, of the same types.
+    pub(super) fn add_metrics(
+        &mut self,
+        location: &Location,
+        of: String,
+        input: &Input,
+    ) -> Result<(), AttachError> {
+        let ended = Arc::new(AtomicBool::new(false));
+        let source = MetricsSource::open(location, self.metrics_interval, Arc::clone(&ended))?;
+        let source: Box<dyn Source> = Box::new(source);
+        let mut shapes = Shapes::open(location.clone(), self.id)?;
+        let ring = std::mem::replace(&mut shapes.origin_mut().uuid, source.about().uuid);
+        let origin = shapes.origin_mut();
+        (origin.name, origin.policy, origin.timed) = (format!("{of}.metrics"), None, true);
+        origin.data_size = source.about().data_size;
+        let mut area = Ring::new(shapes, None, input.clone(), false);
+        self.name(&mut area);
+        let id = self.insert(area, source);
+        self.metrics.insert(ring, ended);
+        self.leave(id);
+        Ok(())
     }
 }
 

@@ -39,7 +39,6 @@ use crate::config::snapshot_rule::SnapshotRule;
 use crate::config::{Delivery, Input};
 use checkpoint::Run;
 use merges::Merges;
-use metrics::MetricsSource;
 use outlet::Outlet;
 use outlets::Outlets;
 use pending::Pending;
@@ -228,34 +227,6 @@ impl Engine {
         Ok(id)
     }
 
-    /// Sets the time between two samples of the metrics areas of rings that are attached to from now on.
-    pub fn set_metrics_interval(&mut self, interval: Duration) {
-        self.metrics_interval = interval;
-    }
-
-    /// Samples the metrics area of a ring, until the ring ends: a ring without records in a file, of the same types.
-    fn add_metrics(
-        &mut self,
-        location: &Location,
-        of: String,
-        input: &Input,
-    ) -> Result<(), AttachError> {
-        let ended = Arc::new(AtomicBool::new(false));
-        let source = MetricsSource::open(location, self.metrics_interval, Arc::clone(&ended))?;
-        let source: Box<dyn Source> = Box::new(source);
-        let mut shapes = Shapes::open(location.clone(), self.id)?;
-        let ring = std::mem::replace(&mut shapes.origin_mut().uuid, source.about().uuid);
-        let origin = shapes.origin_mut();
-        (origin.name, origin.policy, origin.timed) = (format!("{of}.metrics"), None, true);
-        origin.data_size = source.about().data_size;
-        let mut area = Ring::new(shapes, None, input.clone(), false);
-        self.name(&mut area);
-        let id = self.insert(area, source);
-        self.metrics.insert(ring, ended);
-        self.leave(id);
-        Ok(())
-    }
-
     /// Adds a ring of the kernel, which is read until what it observes ends.
     pub fn add_kernel(&mut self, name: &str, ring: KernelRing, input: &Input) -> RingId {
         let source: Box<dyn Source> = Box::new(ring);
@@ -395,6 +366,8 @@ impl Engine {
         let merges = &mut self.merges;
         let may_go = |(id, ring): (RingId, &mut Ring)| {
             let after = ring.input.prune_after?;
+            // An output may not have the last values of its instruments yet.
+            ring.shapes.observer().filter(|ring| ring.layout().metrics_size == 0)?;
             let since = ring.idle_since(now, || merges.is_drained(id))?;
             if now.saturating_duration_since(since) < after {
                 return None;

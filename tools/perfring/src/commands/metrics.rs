@@ -8,7 +8,7 @@ use crate::output::json::line;
 use perfring_consumer::{
     AttachError, Location, MetricKind, MetricSample, MetricSamples, MetricValue, Observer, Start,
 };
-use perfring_export::{Stream, sampled};
+use perfring_export::Stream;
 use perfring_figures::owner::{count, printable};
 use perfring_telemetry::names;
 use perfring_types::Class;
@@ -106,9 +106,8 @@ fn rows(metrics: &MetricSamples, types: &TypeTable) -> Vec<Row> {
 
 /// Returns an instrument with what its type says; without a type, with the type's number as its name.
 fn row(sample: &MetricSample, kind: Option<&Type>) -> Row {
-    let mut payload = Vec::new();
-    sampled(sample, None, &mut payload);
-    let decoded = kind.and_then(|kind| Some((kind, kind.decode(&payload).ok()?)));
+    // An empty record has what the type has as constants.
+    let decoded = kind.and_then(|kind| Some((kind, kind.decode(&[]).ok()?)));
     let mut row = Row {
         name: format!("type {}", sample.kind.get()),
         unit: String::new(),

@@ -164,7 +164,9 @@ fn reason(why: &Kept) -> String {
     let but = match why {
         Kept::Young(_) => "; --dead-for says how long is enough",
         Kept::Newest => "; --keep says how many are kept",
-        Kept::LastRecords(_) => "; --flight-recorders removes it nevertheless",
+        Kept::LastRecords(_) | Kept::LastValues(_) => {
+            "; --flight-recorders removes it nevertheless"
+        }
         Kept::Unread(_) | Kept::Damaged => "; `perfring rm` removes it nevertheless",
         Kept::Stranded(_) => " with `perfring recover`, or remove it with `perfring rm`",
         _ => "",
