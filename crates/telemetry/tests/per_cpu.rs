@@ -1,11 +1,13 @@
 //! What only a sink of rings per CPU does.
 
 use crate::shape::{Shape, records, remove, rings};
+use nix::libc;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use perfring_consumer::{Item, Snapshot};
 use perfring_telemetry::producer::{CpuProducer, Options, RecordType, ReserveError};
 use perfring_telemetry::{Log, Resource, Signal, Sink, SinkError, options};
+use perfring_testkit::alone::run_alone;
 use perfring_types::Class;
 use perfring_types::read::{TypeTable, Value};
 use std::collections::HashMap;
@@ -170,4 +172,35 @@ fn a_shared_ring_is_no_directory() {
     let (_dir, place) = place();
     let _sink = Shape::Ring.sink(&place, &small(), Resource::here());
     assert!(Sink::open(&place, &small(), Resource::here()).is_err());
+}
+
+/// What another library registers for this thread: `struct rseq`.
+#[repr(C, align(32))]
+struct Area([u32; 8]);
+
+#[test]
+fn without_restartable_sequences_there_is_a_shared_ring_in_the_directory_and_the_sink_says_so() {
+    const TEST: &str = "per_cpu::without_restartable_sequences_there_is_a_shared_ring_in_the_directory_and_the_sink_says_so";
+    const TUNABLES: &str = "GLIBC_TUNABLES";
+    if std::env::var_os(TUNABLES).is_none() {
+        return run_alone(TEST, TUNABLES, "glibc.pthread.rseq=0");
+    }
+    // The kernel's own number for a thread that is not registered.
+    let area = Box::leak(Box::new(Area([0, u32::MAX, 0, 0, 0, 0, 0, 0])));
+    // SAFETY: the kernel writes into the area, which is never freed, and is of the size and alignment that it asks for.
+    let done = unsafe { libc::syscall(libc::SYS_rseq, area.0.as_mut_ptr(), 32, 0, 0x5305_3053) };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    let (_dir, place) = place();
+    let open = || Sink::open(&place, &small(), Resource::here()).unwrap();
+    let (sink, other) = (open(), open());
+    println!("{}", sink.no_cpu_rings().unwrap());
+    say(&sink, 1).unwrap();
+    say(&other, 2).unwrap();
+    assert_eq!(rings(&place), [place.join("shared")]);
+    fs::remove_file(place.join("shared")).unwrap();
+    sink.check().unwrap();
+    say(&sink, 3).unwrap();
+    let rows = of_ring(&place.join("shared"));
+    assert_eq!(rows, [(Class::Resource, None), (Class::Log, Some(3))]);
+    assert_eq!(sink.dropped(), 1);
 }
