@@ -3,7 +3,6 @@
 use crate::rows::{of, ring, rows, s};
 use crate::tee::Tee;
 use opentelemetry::logs::{AnyValue, LogRecord as _, Logger, LoggerProvider};
-use opentelemetry::metrics::MeterProvider;
 use opentelemetry::trace::{
     Link, Span as _, SpanBuilder, SpanContext, SpanId, Status, TraceFlags, TraceId, TraceState,
     Tracer, TracerProvider,

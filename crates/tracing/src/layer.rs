@@ -5,6 +5,8 @@ use crate::panics;
 use crate::site::{self, END, PARENT_SPAN_ID, SPAN_ID, Site, Sites, TRACE_ID};
 use crate::spans::{self, Ids, Span, Spans};
 use crate::visit::Fields;
+#[cfg(feature = "context")]
+use perfring_context::ThreadContext;
 use perfring_producer::types::tagged::TaggedWriter;
 use perfring_producer::types::{Class, Constant};
 use perfring_producer::{Location, Options};
@@ -151,6 +153,16 @@ impl PerfringLayer {
     }
 }
 
+/// Says for profilers which span this thread is in, with the feature: a few stores. The trace is sampled: it is in the ring.
+#[inline]
+fn publish(_ids: Option<Ids>) {
+    #[cfg(feature = "context")]
+    {
+        let context = _ids.map(|ids| ThreadContext::new(ids.trace.0, ids.span.0, 1));
+        ThreadContext::publish(context.as_ref());
+    }
+}
+
 impl<S> Layer<S> for PerfringLayer
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -239,11 +251,13 @@ where
         let id = id.into_u64();
         if let Some(ids) = self.spans.get(id) {
             spans::enter(self.number, id, ids);
+            publish(Some(ids));
         }
     }
 
     fn on_exit(&self, id: &Id, _: Context<'_, S>) {
         spans::exit(self.number, id.into_u64());
+        publish(spans::current(self.number));
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {

@@ -69,6 +69,9 @@
 //! | an error | its text and those of its sources |
 //! | `log` records through `tracing-log` | like events, with their own target and source |
 //!
+//! With the feature `context`, the thread's context (OTEP 4947) is the span that the thread is in, so that profilers see it: see
+//! `perfring::context::ThreadContext::publish` for what the program tells the linker.
+//!
 //! Fields are attributes under their own names. Numbers and booleans keep their type; anything else is
 //! text. Entering and leaving a span is not recorded.
 //!

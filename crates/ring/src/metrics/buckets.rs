@@ -167,6 +167,7 @@ impl Buckets {
 }
 
 #[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue has failed")]
 mod tests {
     use super::*;
 

@@ -39,6 +39,7 @@ pub(super) struct MetricsSource {
     last: Vec<u8>,
     /// When the last samples were taken.
     time: u64,
+    /// After what was taken.
     pos: u64,
     taken: Count,
     /// The last values of dead processes, by the place of their blocks.
@@ -92,7 +93,7 @@ impl MetricsSource {
         self.next = now.saturating_add(self.interval);
         let metrics = self.observer.metrics()?;
         self.is_over = is_over;
-        (self.time, self.pos) = (now, self.pos.max(now / 8 * 8));
+        self.time = now;
         for sample in metrics.samples {
             if self.is_news(&sample) {
                 let mut payload = Vec::new();
@@ -132,8 +133,10 @@ impl Source for MetricsSource {
     fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
         let Some((kind, payload)) = self.due.pop_front() else { return Ok(None) };
         self.last = payload;
-        let (pos, size) = (self.pos, ring_bytes(true, false, &self.last));
-        self.pos = self.pos.saturating_add(size);
+        // By the clock, so that no position comes twice, also after a restart.
+        let pos = self.pos.max(self.time / 8 * 8);
+        let size = ring_bytes(true, false, &self.last);
+        self.pos = pos.saturating_add(size);
         self.taken.records += 1;
         self.taken.bytes = self.taken.bytes.saturating_add(size);
         let front = self.front();

@@ -43,7 +43,7 @@ use outlet::Outlet;
 use outlets::Outlets;
 use pending::Pending;
 use perfring_consumer::{
-    AttachError, ClockError, Location, Start,
+    ClockError, Location, Start,
     advanced::{MachineClock, Saved},
 };
 use perfring_export::{Birth, Origin, Output, OutputError, Shapes};
