@@ -69,6 +69,12 @@
  *  S       T       a producer stores tail_next, a full fence, loads the tails of named consumers,
  *                  then stores data_tail
  *  T       S       a named consumer that joins stores its tail, a full fence, loads tail_next
+ *  U       U       a producer that holds the type table's lock has written a block of the metrics
+ *                  area, then stores metrics_used (release)
+ *  V       V       a measurement is added to a histogram's sum, least and greatest, then to its
+ *                  bucket (release); a gauge gets its first value, then the mark that it is set
+ *  W       W       a process that takes a block over stores 0 as its owner, a release fence, the
+ *                  other words, the owner (release)
  *
  * The heavy fence is membarrier(2), MEMBARRIER_CMD_GLOBAL_EXPEDITED, and a full fence. The light
  * fence is a compiler fence in a process that has registered with

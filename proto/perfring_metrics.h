@@ -6,7 +6,7 @@
  *	uint64_t size, at = 0;
  *	const void *area = perfring_metrics_area(file, file_len, &size);
  *	struct perfring_metric metric;
- *	while (perfring_metrics_next(area, size, &at, &metric) > 0)
+ *	while (perfring_metrics_next(area, size, &at, &metric) > 0) // then perfring_metric_is_same
  *		printf("type %u of process %u: %llu\n", metric.type, metric.pid, perfring_metric_u64(&metric));
  *
  * What an instrument is (its name, unit and attributes) stands in the ring's type table, under its type.
@@ -128,6 +128,7 @@ static inline int perfring_metrics_next(const void *area, uint64_t size, uint64_
 		    (metric->type < 64 || metric->type >> 16 == PERFRING_TYPE_NOP >> 16))
 			return -1;
 		owner = perfring_metric_load(block + 2);
+		__atomic_thread_fence(__ATOMIC_ACQUIRE); /* W */
 		metric->slot = (uint32_t)(owner >> 48);
 		metric->epoch = owner & 0xffffffffffffULL;
 		metric->pid = (uint32_t)perfring_metric_load(block + 3);
@@ -150,10 +151,21 @@ static inline int perfring_metrics_next(const void *area, uint64_t size, uint64_
 		    (metric->stripes & (metric->stripes - 1)) ||
 		    len / 8 - PERFRING_METRIC_LINE != metric->stripes * metric->stripe)
 			return -1;
+		if (!owner)
+			continue; /* one process takes it over from another, or has died then */
 		metric->values = block + PERFRING_METRIC_LINE;
 		return 1;
 	}
 	return 0;
+}
+
+/* Returns whether a block still has the owner that it was taken with: call it after its values were loaded. If not, they may be
+ * another process's. */
+static inline int perfring_metric_is_same(const struct perfring_metric *metric)
+{
+	__atomic_thread_fence(__ATOMIC_ACQUIRE); /* W */
+	return perfring_metric_load(metric->values - PERFRING_METRIC_LINE + 2) ==
+	       ((uint64_t)metric->slot << 48 | metric->epoch);
 }
 
 /* Returns a sum or a gauge of whole numbers; of a signed one, its two's complement. */

@@ -38,7 +38,7 @@ fn expected(ring: &Path) -> String {
     let metrics = Observer::attach(ring, Start::Latest).unwrap().metrics().unwrap();
     let mut text = String::new();
     for sample in &metrics.samples {
-        let (kind, id, pid) = (sample.metric.code(), sample.kind.get(), sample.pid.unwrap_or(0));
+        let (kind, id, pid) = (sample.metric.code(), sample.kind.get(), sample.pid);
         write!(text, "{} {id} {kind} {pid} ", sample.at).unwrap();
         match &sample.value {
             MetricValue::U64(value) => write!(text, "{value}").unwrap(),
@@ -46,7 +46,7 @@ fn expected(ring: &Path) -> String {
             MetricValue::F64(value) => write!(text, "{value:.3}").unwrap(),
             MetricValue::Record(_) => text.push_str("record"),
             MetricValue::Histogram { buckets, counts, zeros, sum, range, refused } => {
-                let count = counts.iter().sum::<u64>() + zeros;
+                let count = counts.iter().fold(*zeros, |sum, count| sum.wrapping_add(*count));
                 write!(text, "{count} {zeros} {refused} {sum:.3}").unwrap();
                 if let Some((least, greatest)) = range {
                     write!(text, " {least:.3} {greatest:.3}").unwrap();

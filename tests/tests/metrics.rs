@@ -67,7 +67,7 @@ fn the_totals_of_64_processes_on_one_instrument_are_exact_after_kill_9() {
     for sample in of(&dead, "demo.count") {
         assert_eq!(sample.value, MetricValue::U64(each));
         counters += 1;
-        pids.extend(sample.pid);
+        pids.push(sample.pid);
     }
     for sample in of(&dead, "demo.measured") {
         let MetricValue::Histogram { counts, zeros, sum, range, refused, .. } = &sample.value
@@ -98,7 +98,7 @@ fn a_forked_child_has_its_own_values_and_nothing_is_counted_twice() {
         .map(|(who, pid)| (who, pid.parse().unwrap()))
         .collect();
     let found: BTreeMap<_, _> = of(&samples(&ring), "demo.count")
-        .map(|sample| (sample.pid.unwrap(), sample.value.clone()))
+        .map(|sample| (sample.pid, sample.value.clone()))
         .collect();
     let expected = [("parent", 5), ("child", 6)];
     let expected: BTreeMap<_, _> =
@@ -182,7 +182,7 @@ fn a_death_at_any_instruction_leaves_an_update_whole_or_not_done() {
 }
 
 #[test]
-fn a_full_area_is_an_error_once_and_a_count_and_takes_over_what_dead_processes_had() {
+fn a_full_area_is_an_error_once_and_a_count_and_replaces_what_dead_processes_had() {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
     create(&ring, &Options { metrics_size: 4096, ..options() }).unwrap();
@@ -209,11 +209,39 @@ fn a_full_area_is_an_error_once_and_a_count_and_takes_over_what_dead_processes_h
     let second = Metrics::attach(&ring).unwrap();
     assert_eq!(fill(&second), 40, "the first one lives");
     drop(first);
-    assert_eq!(fill(&second), 40 - room, "its values continue");
+    let before = samples(&ring).samples[0].start_time_unix_nano;
+    assert_eq!(fill(&second), 40 - room, "its values go");
     let all = samples(&ring);
-    assert_eq!(all.refused, (40 - room) + 40 + (40 - room));
+    assert_eq!((all.refused, all.dropped), ((40 - room) + 40 + (40 - room), room));
     for sample in &all.samples {
-        assert_eq!((&sample.value, sample.is_alive), (&MetricValue::U64(2), true));
+        assert_eq!((&sample.value, sample.is_alive), (&MetricValue::U64(1), true), "nothing twice");
+        assert!(sample.start_time_unix_nano > before);
+    }
+}
+
+#[test]
+fn an_instrument_that_is_registered_again_is_the_same() {
+    const THREADS: usize = 8;
+    let dir = ring_dir();
+    for round in 0..20 {
+        let ring = dir.path().join(format!("ring-{round}"));
+        create(&ring, &options()).unwrap();
+        let metrics = Metrics::attach(&ring).unwrap();
+        let barrier = std::sync::Barrier::new(THREADS);
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    barrier.wait();
+                    for _ in 0..2 {
+                        let kind = MetricKind::CounterU64;
+                        metrics.register(&schema("demo.count"), kind, 1).unwrap().add(1);
+                    }
+                });
+            }
+        });
+        let all = samples(&ring);
+        let values: Vec<_> = all.samples.iter().map(|sample| &sample.value).collect();
+        assert_eq!(values, [&MetricValue::U64(2 * THREADS as u64)]);
     }
 }
 
@@ -223,7 +251,7 @@ fn what_has_no_area_or_another_type_is_refused_with_a_sentence() {
     let ring = dir.path().join("ring");
     create(&ring, &Options { metrics_size: 0, ..options() }).unwrap();
     let none = Metrics::attach(&ring).unwrap_err().to_string();
-    assert!(none.ends_with("(`perfring create --metrics-size 1M`)"), "{none}");
+    assert!(none.ends_with("(`perfring create --producers many --metrics-size 1M`)"), "{none}");
     let bad = create(dir.path().join("bad"), &Options { types_size: 0, ..options() }).unwrap_err();
     assert!(bad.to_string().contains("a metrics area of 2097152 bytes"), "{bad}");
 

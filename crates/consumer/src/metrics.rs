@@ -13,6 +13,8 @@ pub struct MetricSamples {
     pub samples: Vec<MetricSample>,
     /// How many instruments found no room.
     pub refused: u64,
+    /// How many instruments of dead processes others have replaced, for want of room.
+    pub dropped: u64,
     /// Bytes that are in use.
     pub used: u64,
     /// Bytes of the area; 0 if the ring has none.
@@ -31,8 +33,8 @@ pub struct MetricSample {
     pub kind: RecordType,
     /// What its values are.
     pub metric: MetricKind,
-    /// The pid of its process, in that process's pid namespace; `None` if it died as it took the values over.
-    pub pid: Option<u32>,
+    /// The pid of its process, in that process's pid namespace.
+    pub pid: u32,
     /// Whether its process lives and has the ring, by the kernel's lock: what a dead one has measured does not change.
     pub is_alive: bool,
     /// Since when it counts, ns since 1970.
@@ -69,8 +71,9 @@ impl Observer {
         let mapping = self.window.mapping();
         let area = mapping.metrics();
         let (used, size) = area.fill();
+        let (refused, dropped) = (area.refused(), area.dropped());
         let mut metrics =
-            MetricSamples { refused: area.refused(), used, size, ..MetricSamples::default() };
+            MetricSamples { refused, dropped, used, size, ..MetricSamples::default() };
         let mut alive = HashMap::new();
         for block in area.blocks() {
             let block = match block {
@@ -81,21 +84,18 @@ impl Observer {
                 }
             };
             // In this order: what a process that has ended by then did before is seen after it.
-            let owner = block.owner();
-            let is_alive = owner.is_some_and(|owner| {
-                *alive.entry(owner).or_insert_with(|| mapping.has_owner(owner))
-            });
-            let Some(value) = block.value() else { continue };
-            if matches!(value, MetricValue::Record(_)) && block.owner() != owner {
-                continue; // another process's by now, at the next call
-            }
+            let Some(owner) = block.owner() else { continue };
+            let is_alive = *alive.entry(owner).or_insert_with(|| mapping.has_owner(owner));
+            // Another process's by now: that one is alive.
+            let Some((now, start_time_unix_nano, value)) = block.sample() else { continue };
+            let is_alive = is_alive || now != owner;
             metrics.samples.push(MetricSample {
                 at: block.at,
                 kind: block.id,
                 metric: block.kind,
-                pid: owner.map(|owner| owner.pid),
+                pid: now.pid,
                 is_alive,
-                start_time_unix_nano: block.start(),
+                start_time_unix_nano,
                 value,
             });
         }

@@ -18,9 +18,7 @@ pub fn sampled(sample: &MetricSample, wall: Option<u64>, payload: &mut Vec<u8>) 
     if let Some(wall) = wall {
         writer.u64(names::TIME, wall);
     }
-    if let Some(pid) = sample.pid {
-        writer.u64(names::PID, pid.into());
-    }
+    writer.u64(names::PID, sample.pid.into());
     if sample.metric.is_cumulative() {
         writer.u64(names::START_TIME, sample.start_time_unix_nano);
     }

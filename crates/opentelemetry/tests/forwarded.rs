@@ -333,6 +333,11 @@ fn metrics(all: Vec<ResourceMetrics>) -> Vec<Sent<Metric>> {
                         }
                         of.data_points.sort_by_key(|point| format!("{:?}", point.attributes));
                     }
+                    Data::ExponentialHistogram(of) => {
+                        for point in &mut of.data_points {
+                            point.attributes = sorted(point.attributes.clone());
+                        }
+                    }
                     other => panic!("{other:?}"),
                 }
                 sent.push((of_process.clone(), name.clone(), metric));

@@ -6,7 +6,8 @@ use crate::shared_producer::SharedProducer;
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{RecordType, TYPES_FIRST};
 use perfring_ring::{
-    BlockOwner, Buckets, MetricKind, MetricsFull, TableFull, add_f64, change, measure, value_of,
+    BlockOwner, Buckets, MetricKind, MetricsFull, TableFull, add, add_f64, adjust, measure, raise,
+    set,
 };
 use perfring_shm::{
     AttachError, Attached, Location, MetricBlock, MetricsMap, OpenError, RingOptions,
@@ -24,7 +25,7 @@ use thiserror::Error;
 pub enum MetricsError {
     /// The ring was made without a metrics area.
     #[error(
-        "{location} has no metrics area: make the ring with metrics_size (`perfring create --metrics-size 1M`)"
+        "{location} has no metrics area: make the ring with metrics_size (`perfring create --producers many --metrics-size 1M`)"
     )]
     NoArea {
         /// The ring's location.
@@ -113,14 +114,14 @@ struct Life {
     producer: Mutex<SharedProducer>,
     map: Arc<MetricsMap>,
     owner: BlockOwner,
-    known: Mutex<Known>,
+    known: Mutex<KnownInstruments>,
     /// That of a forked child.
     next: OnceLock<Result<Box<Life>, MetricsError>>,
 }
 
 /// What is in the table, and the blocks that this process has.
 #[derive(Default)]
-struct Known {
+struct KnownInstruments {
     blocks: HashMap<RecordType, MetricBlock>,
     /// The layouts of types, and up to where the table was read.
     types: HashMap<RecordType, u64>,
@@ -181,8 +182,8 @@ impl Metrics {
     }
 
     /// Returns the instrument of this type in this process: a new one at the first call, and the same one at all others. `stripes`
-    /// is for how many threads that update it all the time it has separate words, each of 64 bytes and more: 1 to 128,
-    /// rounded up to a power of two. A gauge has one.
+    /// is for how many threads that update it all the time it has separate words: 1 to 128, rounded up to a power of two. Each
+    /// takes as much room as the first. A gauge has one.
     ///
     /// A cold call: it takes the lock of the type table, which another process may hold for up to 0.1 s.
     ///
@@ -256,7 +257,7 @@ impl Life {
         let no_area = || MetricsError::NoArea { location: attached.file().location().clone() };
         let map = attached.map_metrics()?.ok_or_else(no_area)?;
         let owner = attached.block_owner(producer.slot()).ok_or_else(no_area)?;
-        let known = Known { end: TYPES_FIRST, ..Known::default() };
+        let known = KnownInstruments { end: TYPES_FIRST, ..KnownInstruments::default() };
         let (producer, known) = (Mutex::new(producer), Mutex::new(known));
         Ok(Life { producer, map, owner, known, next: OnceLock::new() })
     }
@@ -289,6 +290,7 @@ impl Life {
             None => {
                 let append = locked.append(&what.entry);
                 append.map_err(|TableFull { needed, left }| TypeError::Full { needed, left })?;
+                known.types.insert(what.id, what.layout);
             }
         }
         let stripes = match what.kind {
@@ -306,7 +308,7 @@ fn full(MetricsFull { needed, left }: MetricsFull) -> MetricsError {
     MetricsError::Full { needed, left }
 }
 
-impl Known {
+impl KnownInstruments {
     /// Reads what was added to the table since the last time.
     fn read(&mut self, ring: &Attached) -> Result<(), TypeError> {
         let table = ring.types();
@@ -395,43 +397,31 @@ impl Metric {
     /// Adds to a sum of whole numbers; a negative number as its two's complement. Wraps.
     #[inline]
     pub fn add(&self, value: u64) {
-        self.update(|words, stripe| {
-            if let Some(word) = value_of(words, stripe) {
-                word.fetch_add(value, Ordering::Relaxed);
-            }
-        });
+        self.update(|words, stripe| add(words, stripe, value));
     }
 
     /// Adds to a sum.
     #[inline]
     pub fn add_f64(&self, value: f64) {
-        self.update(|words, stripe| {
-            if let Some(word) = value_of(words, stripe) {
-                add_f64(word, value);
-            }
-        });
+        self.update(|words, stripe| add_f64(words, stripe, value));
     }
 
     /// Raises a sum of whole numbers, of one stripe, to this, unless it is greater.
     #[inline]
     pub fn raise(&self, value: u64) {
-        self.update(|words, _| {
-            if let Some(word) = value_of(words, 0) {
-                word.fetch_max(value, Ordering::Relaxed);
-            }
-        });
+        self.update(|words, _| raise(words, value));
     }
 
     /// Sets a gauge to these bits: of an `f64`, or of an `i64`, as its kind says.
     #[inline]
     pub fn set(&self, bits: u64) {
-        self.update(|words, _| change(words, |word| word.store(bits, Ordering::Relaxed)));
+        self.update(|words, _| set(words, bits));
     }
 
     /// Adds to a gauge that is an `f64`. One that was not set has 0.
     #[inline]
     pub fn adjust(&self, by: f64) {
-        self.update(|words, _| change(words, |word| add_f64(word, by)));
+        self.update(|words, _| adjust(words, by));
     }
 
     /// Counts a measurement in a histogram of these buckets, those that it was registered with.

@@ -46,7 +46,8 @@
 //! | S | a producer stores `tail_next`, a full fence, loads the tails of named consumers, then stores `data_tail`: `named.rs` | T | a named consumer that joins is not passed: one of the two sees the other |
 //! | T | a named consumer that joins stores its tail, a full fence, loads `tail_next` | S | |
 //! | U | a producer that holds the type table's lock has written a block of the metrics area, then stores `metrics_used` (release) | U | a reader that sees the count (relaxed, then an acquire fence) sees every block before it |
-//! | V | a measurement is added to a histogram's sum, least and greatest, then to its bucket (release) | V | a reader that has loaded the buckets, then an acquire fence, then the others, has the sum of at least what it counts |
+//! | V | a measurement is added to a histogram's sum, least and greatest, then to its bucket (release); a gauge gets its first value, then the mark that it is set (release) | V | a reader that has loaded the buckets, or the mark, then an acquire fence, then the others, has the sum of at least what it counts, or a value |
+//! | W | a process that takes a block of the metrics area over stores 0 as its owner, a release fence, the other words, the owner (release) | W | a reader that loads the same owner before and after the other words, with acquire fences between, has words of that owner |
 //!
 //! Light and heavy fences are the asymmetric pair of P1202 (Goldblatt, "Asymmetric Thread Fences").
 //! The heavy side is `membarrier(2)` and costs microseconds, once per sleep. The light side keeps
@@ -99,8 +100,8 @@ pub use counters::{
 pub use holder::{OwnerInfo, Seat, SeatState, sign_off};
 pub use kernel::{KernelFrame, KernelReader};
 pub use metrics::{
-    BadArea, Block, BlockOwner, BlockPlace, Bucket, Buckets, MetricKind, MetricValue, MetricsArea,
-    MetricsFull, MetricsWriter, NewBlock, add_f64, change, measure, value_of,
+    AreaBlock, BadArea, BlockOwner, BlockPlace, Bucket, Buckets, MetricKind, MetricValue,
+    MetricsArea, MetricsFull, MetricsWriter, NewBlock, add, add_f64, adjust, measure, raise, set,
 };
 pub use named::{NamedSeat, Seats, drop_dead, slowest_seats};
 pub use observer::copy::{CopyReader, Start};

@@ -12,8 +12,8 @@ use loom::thread;
 use perfring_abi::RecordType;
 use perfring_abi::atomic::{AtomicU64, death};
 use perfring_ring::{
-    BlockOwner, Buckets, MetricKind, MetricValue, MetricsArea, MetricsWriter, NewBlock, measure,
-    value_of,
+    BlockOwner, Buckets, MetricKind, MetricValue, MetricsArea, MetricsWriter, NewBlock, add,
+    measure,
 };
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
 
@@ -29,6 +29,8 @@ fn counter(owner: BlockOwner) -> NewBlock<'static> {
     NewBlock { id, kind: MetricKind::CounterU64, stripes: 1, owner, start: 9, payload: &[] }
 }
 
+/// Stores of a takeover: no owner, the values, pid, time, refused ones, the owner.
+const TAKE_OVER: u64 = 1 + 8 + 3 + 1;
 /// Stores of a registration: the block's words, six of its first line, and the count.
 const STORES: u64 = 16 + 6 + 1;
 
@@ -52,8 +54,7 @@ fn a_reader_sees_a_block_whole_or_not_at_all_wherever_its_writer_dies() {
                     let found: Vec<_> =
                         MetricsArea::new(&words).blocks().map(Result::unwrap).collect();
                     for block in &found {
-                        assert_eq!((block.owner(), block.start()), (Some(FIRST), 9));
-                        assert_eq!(block.value(), Some(MetricValue::U64(0)));
+                        assert_eq!(block.sample(), Some((FIRST, 9, MetricValue::U64(0))));
                     }
                     seen[found.len()].fetch_add(1, Relaxed);
                 }
@@ -73,33 +74,35 @@ fn a_reader_sees_a_block_whole_or_not_at_all_wherever_its_writer_dies() {
 #[test]
 fn a_block_that_is_taken_over_has_one_owner_or_none() {
     let seen = std::sync::Arc::new([const { Plain::new(0) }; 3]);
-    for stores in 0..=3 {
+    for stores in 0..=TAKE_OVER {
         let seen = std::sync::Arc::clone(&seen);
-        model("", 3, move |_| {
+        model("", 2, move |_| {
             let words = words(3);
             let place = MetricsWriter::new(&words).take(counter(FIRST), |_| false).unwrap();
             let block = &words[place.word..place.word + place.words];
-            value_of(block, 0).unwrap().fetch_add(7, perfring_abi::atomic::Ordering::Relaxed);
+            add(block, 0, 7);
             let taker = thread::spawn({
                 let words = Arc::clone(&words);
                 move || {
-                    let take = || MetricsWriter::new(&words).take(counter(SECOND), |_| true);
-                    assert_eq!(death::after(stores, take).is_some(), stores == 3);
+                    let take = || {
+                        MetricsWriter::new(&words)
+                            .take(NewBlock { start: 10, ..counter(SECOND) }, |_| true)
+                    };
+                    assert_eq!(death::after(stores, take).is_some(), stores == TAKE_OVER);
                 }
             });
             let reader = thread::spawn({
                 let (words, seen) = (Arc::clone(&words), std::sync::Arc::clone(&seen));
                 move || {
                     let block = MetricsArea::new(&words).blocks().next().unwrap().unwrap();
-                    let owner = block.owner();
-                    seen[match owner {
-                        Some(FIRST) => 0,
-                        Some(SECOND) => 1,
+                    // What one has measured is never taken for the other's.
+                    let found = match block.sample() {
+                        Some((FIRST, 9, MetricValue::U64(7))) => 0,
+                        Some((SECOND, 10, MetricValue::U64(0))) => 1,
                         None => 2,
                         other => panic!("{other:?}"),
-                    }]
-                    .fetch_add(1, Relaxed);
-                    assert_eq!(block.value(), Some(MetricValue::U64(7)), "what was counted stays");
+                    };
+                    seen[found].fetch_add(1, Relaxed);
                 }
             });
             reader.join().unwrap();
@@ -125,8 +128,8 @@ fn a_measurement_that_is_counted_is_in_the_sum() {
             })
         });
         let block = MetricsArea::new(&words).blocks().next().unwrap().unwrap();
-        let sample = || match block.value() {
-            Some(MetricValue::Histogram { counts, sum, range, .. }) => (counts, sum, range),
+        let sample = || match block.sample() {
+            Some((_, _, MetricValue::Histogram { counts, sum, range, .. })) => (counts, sum, range),
             other => panic!("{other:?}"),
         };
         let (counts, sum, range) = sample();

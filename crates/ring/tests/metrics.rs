@@ -4,8 +4,8 @@
 use perfring_abi::RecordType;
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_ring::{
-    BlockOwner, Buckets, MetricKind, MetricValue, MetricsArea, MetricsWriter, NewBlock, add_f64,
-    change, measure, value_of,
+    BlockOwner, Buckets, MetricKind, MetricValue, MetricsArea, MetricsWriter, NewBlock, add,
+    add_f64, measure, set,
 };
 use proptest::prelude::*;
 
@@ -103,7 +103,7 @@ fn run(steps: &[Step]) {
     let (writer, area) = (MetricsWriter::new(&words), MetricsArea::new(&words));
     let mut blocks: Vec<(usize, usize, Model)> = Vec::new(); // where, how many words, what
     let mut epochs = [1u64; PROCESSES as usize];
-    let (mut dead, mut refused) = (Vec::<BlockOwner>::new(), 0);
+    let (mut dead, mut refused, mut dropped) = (Vec::<BlockOwner>::new(), 0, 0);
     for step in steps {
         match *step {
             Step::Take { process, number, stripes } => {
@@ -139,17 +139,8 @@ fn run(steps: &[Step]) {
                     None => blocks.push((place.word, place.words, fresh)),
                     Some((.., before)) => {
                         assert!(dead.contains(&before.owner) && before.number == number);
-                        let keeps = matches!(
-                            kind,
-                            MetricKind::CounterU64
-                                | MetricKind::CounterF64
-                                | MetricKind::Histogram(_)
-                        );
-                        let gauge = matches!(kind, MetricKind::GaugeI64 | MetricKind::GaugeF64);
-                        *before = match keeps || gauge {
-                            true => Model { owner, is_set: false, ..before.clone() },
-                            false => fresh,
-                        };
+                        dropped += 1;
+                        *before = fresh;
                     }
                 }
             }
@@ -161,21 +152,19 @@ fn run(steps: &[Step]) {
                 match model.kind {
                     MetricKind::CounterU64 | MetricKind::UpDownI64 => {
                         let by = i64::from(by);
-                        let word = value_of(words, stripe).unwrap();
-                        word.fetch_add(by.cast_unsigned(), Ordering::Relaxed);
+                        add(words, stripe, by.cast_unsigned());
                         model.whole += by;
                     }
                     MetricKind::CounterF64 | MetricKind::UpDownF64 => {
-                        add_f64(value_of(words, stripe).unwrap(), half);
+                        add_f64(words, stripe, half);
                         model.double += half;
                     }
                     MetricKind::GaugeI64 => {
-                        let bits = i64::from(by).cast_unsigned();
-                        change(words, |word| word.store(bits, Ordering::Relaxed));
+                        set(words, i64::from(by).cast_unsigned());
                         (model.whole, model.is_set) = (by.into(), true);
                     }
                     MetricKind::GaugeF64 => {
-                        change(words, |word| word.store(half.to_bits(), Ordering::Relaxed));
+                        set(words, half.to_bits());
                         (model.double, model.is_set) = (half, true);
                     }
                     MetricKind::Histogram(buckets) => {
@@ -195,14 +184,14 @@ fn run(steps: &[Step]) {
             }
         }
         let found: Vec<_> = area.blocks().map(Result::unwrap).collect();
-        assert_eq!((found.len(), area.refused()), (blocks.len(), refused));
+        assert_eq!((found.len(), area.refused(), area.dropped()), (blocks.len(), refused, dropped));
         for (block, (at, _, model)) in found.iter().zip(&blocks) {
             assert_eq!(
                 (block.at, block.id, block.kind),
                 (8 * *at as u64, id(model.number), model.kind)
             );
-            assert_eq!((block.owner(), block.start()), (Some(model.owner), 7));
-            assert_eq!(block.value(), model.value(), "{model:?}");
+            let expected = model.value().map(|value| (model.owner, 7, value));
+            assert_eq!((block.owner(), block.sample()), (Some(model.owner), expected));
         }
     }
 }
@@ -230,7 +219,7 @@ proptest! {
         for block in area.blocks().map_while(Result::ok) {
             prop_assert!(block.at >= end && block.at < 8 * words.len() as u64);
             end = block.at + 64;
-            let _ = (block.owner(), block.start(), block.value());
+            let _ = (block.owner(), block.sample());
         }
         let owner = BlockOwner { slot: 1, epoch: 1, pid: 1 };
         let (id, start) = (RecordType::new(5000).unwrap(), 0);

@@ -70,7 +70,8 @@ pub struct Instrument<'a> {
     pub scope: &'a str,
     /// The attributes of all its measurements.
     pub attributes: &'a [(&'a str, Constant<'a>)],
-    /// For how many threads that update it all the time it has separate words. Default 1. A gauge has one.
+    /// For how many threads that update it all the time it has separate words, each of which takes as much room as the first:
+    /// 64 bytes, or 5.2 KiB for a histogram. Default 1. A gauge has one.
     pub stripes: u32,
     /// The buckets of a histogram.
     pub buckets: Buckets,
@@ -197,7 +198,7 @@ impl Meter {
         Ok(Counter(self.register(of, Class::Sum, true, T::COUNTER)?, PhantomData))
     }
 
-    /// Returns the counter that grows and shrinks. The next owner of a dead process's values begins at 0.
+    /// Returns the counter that grows and shrinks.
     ///
     /// # Errors
     /// See [`MetricsError`].

@@ -24,7 +24,7 @@ const CALLS: [&str; 13] = [
 ];
 
 /// Names of atomics that their files do not declare, by file, and what each is. The first three are words of rings.
-const ELSEWHERE: [(&str, &str); 15] = [
+const ELSEWHERE: [(&str, &str); 18] = [
     ("crates/shm/src/map/cpu_window.rs newest_timestamp", "a word of the ring"),
     ("crates/shm/src/map/inspect.rs stuck_pos", "a word of the ring"),
     ("crates/shm/src/map/inspect.rs stuck_since_ns", "a word of the ring"),
@@ -42,7 +42,10 @@ const ELSEWHERE: [(&str, &str); 15] = [
         "crates/shm/src/sys/thread_context.rs ?",
         "a pointer in another library's thread-local storage",
     ),
+    ("crates/tracing/src/spans.rs entry", "takes a span, and orders nothing"),
+    ("crates/tracing/src/spans.rs word", "a word of `trace`"),
     ("tools/perfring/src/any_producer.rs counter", "one of two fields"),
+    ("tools/python/src/log/mod.rs SPANS", "of `record.rs` in the same folder"),
 ];
 
 /// Outside `crates/ring`, an atomic is ordered in the file that declares it. A word of a ring is declared in

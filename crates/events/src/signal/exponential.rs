@@ -136,7 +136,7 @@ impl Exponential {
         for (index, of) in (i64::from(self.negative.offset)..).zip(&self.negative.counts) {
             count(-bound(index), *of);
         }
-        count(self.zero_threshold, self.zero);
+        count(0.0, self.zero);
         let range = self.count > 0;
         let (min, max) = (range.then_some(self.min), range.then_some(self.max));
         Buckets {

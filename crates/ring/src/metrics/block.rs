@@ -1,9 +1,8 @@
 //! Reading a metrics area, which another process may be writing, or may have made of anything.
 
+use super::buckets::Buckets;
 use super::cell::{GREATEST, IS_SET, LEAST, SUM, VALUE, ZEROS, stripe_of};
-use super::{
-    Buckets, HEAD, LINE, MetricKind, OWNER, PID, REFUSED, SHAPE, SIZE, START, STRIPES_MAX,
-};
+use super::kind::{HEAD, LINE, MetricKind, OWNER, PID, REFUSED, SHAPE, SIZE, START, STRIPES_MAX};
 use alloc::vec::Vec;
 use core::fmt;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
@@ -60,7 +59,7 @@ const EPOCH: u64 = (1 << 48) - 1;
 
 /// A block of a metrics area: the values of one instrument in one process.
 #[derive(Clone, Copy, Debug)]
-pub struct Block<'a> {
+pub struct AreaBlock<'a> {
     /// The offset in bytes from the area's beginning on. It says which block of the area it is, for ever.
     pub at: u64,
     /// The record type that describes the instrument.
@@ -128,9 +127,15 @@ impl<'a> MetricsArea<'a> {
         self.words.get(1).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
+    /// Returns how many blocks of dead processes others have taken over: what those had measured is not here any more.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.words.get(2).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
     /// Iterates over the blocks. Ends after the first one that no process writes. A block of a kind that this version does not
     /// know is passed over.
-    pub fn blocks(&self) -> impl Iterator<Item = Result<Block<'a>, BadArea>> + use<'a> {
+    pub fn blocks(&self) -> impl Iterator<Item = Result<AreaBlock<'a>, BadArea>> + use<'a> {
         let (words, end) = (self.words, self.used());
         let mut at = LINE.min(end);
         core::iter::from_fn(move || {
@@ -144,7 +149,7 @@ impl<'a> MetricsArea<'a> {
                     return Some(Err(BadArea { at: 8 * begin as u64 }));
                 }
                 at = begin + len;
-                match Block::read(8 * begin as u64, rest.get(..len)?) {
+                match AreaBlock::read(8 * begin as u64, rest.get(..len)?) {
                     Ok(Some(block)) => return Some(Ok(block)),
                     Ok(None) => {}
                     Err(bad) => {
@@ -158,7 +163,7 @@ impl<'a> MetricsArea<'a> {
     }
 }
 
-impl<'a> Block<'a> {
+impl<'a> AreaBlock<'a> {
     fn read(at: u64, words: &'a [AtomicU64]) -> Result<Option<Self>, BadArea> {
         let word = |at: usize| words.get(at).map_or(0, |word| word.load(Ordering::Relaxed));
         let (head, bad) = (word(HEAD), BadArea { at });
@@ -174,7 +179,7 @@ impl<'a> Block<'a> {
         {
             return Err(bad);
         }
-        Ok(Some(Block { at, id, kind, stripes, words }))
+        Ok(Some(AreaBlock { at, id, kind, stripes, words }))
     }
 
     fn word(&self, at: usize) -> u64 {
@@ -192,9 +197,9 @@ impl<'a> Block<'a> {
     pub fn owner(&self) -> Option<BlockOwner> {
         for _ in 0..TRIES {
             let owner = self.word(OWNER);
-            fence(Ordering::Acquire);
+            fence(Ordering::Acquire); // W
             let pid = self.word(PID);
-            fence(Ordering::Acquire);
+            fence(Ordering::Acquire); // W
             if owner == self.word(OWNER) {
                 let (slot, epoch) = ((owner >> 48) as u32, owner & EPOCH);
                 return (owner != 0).then_some(BlockOwner { slot, epoch, pid: pid as u32 });
@@ -203,19 +208,27 @@ impl<'a> Block<'a> {
         None
     }
 
-    /// Returns since when its values count, ns since 1970.
-    #[must_use]
-    pub fn start(&self) -> u64 {
-        self.word(START)
-    }
-
     fn stripe(&self, stripe: u32) -> &'a [AtomicU64] {
         stripe_of(self.words, self.kind, stripe)
     }
 
-    /// Samples it. `None` for a gauge that was never set.
+    /// Samples it, with its owner and since when it counts. `None` for a gauge that was never set, and while one process takes it
+    /// over from another, or if that has died then.
     #[must_use]
-    pub fn value(&self) -> Option<MetricValue> {
+    pub fn sample(&self) -> Option<(BlockOwner, u64, MetricValue)> {
+        for _ in 0..TRIES {
+            let owner = self.owner()?;
+            fence(Ordering::Acquire); // W
+            let (start, value) = (self.word(START), self.value());
+            fence(Ordering::Acquire); // W
+            if self.owner() == Some(owner) {
+                return Some((owner, start, value?));
+            }
+        }
+        None
+    }
+
+    fn value(&self) -> Option<MetricValue> {
         let load = |words: &[AtomicU64], at: usize| {
             words.get(at).map_or(0, |word| word.load(Ordering::Relaxed))
         };
@@ -231,7 +244,7 @@ impl<'a> Block<'a> {
                 if load(words, IS_SET) == 0 {
                     return None;
                 }
-                fence(Ordering::Acquire);
+                fence(Ordering::Acquire); // V
                 match (self.kind, load(words, VALUE)) {
                     (MetricKind::GaugeI64, bits) => MetricValue::I64(bits.cast_signed()),
                     (_, bits) => MetricValue::F64(f64::from_bits(bits)),

@@ -1,7 +1,7 @@
 //! The updates of an instrument: each is some relaxed operations on words that no other instrument has.
 
 use super::buckets::{Bucket, Buckets};
-use super::{LINE, MetricKind, REFUSED};
+use super::kind::{LINE, MetricKind, REFUSED};
 use perfring_abi::atomic::{AtomicU64, Ordering};
 
 /// Words of a histogram's first line in each stripe; the buckets follow after the line.
@@ -22,16 +22,33 @@ pub(super) fn stripe_of(block: &[AtomicU64], kind: MetricKind, stripe: u32) -> &
     block.get(begin..begin + len).unwrap_or_default()
 }
 
-/// Returns the word of a stripe of a sum or a gauge.
+/// Adds to a sum of whole numbers; a negative number as its two's complement. Wraps.
 #[inline(always)]
-#[must_use]
-pub fn value_of(block: &[AtomicU64], stripe: u32) -> Option<&AtomicU64> {
-    block.get(LINE + stripe as usize * LINE)
+pub fn add(block: &[AtomicU64], stripe: u32, value: u64) {
+    if let Some(word) = block.get(LINE + stripe as usize * LINE) {
+        word.fetch_add(value, Ordering::Relaxed);
+    }
+}
+
+/// Raises a sum of whole numbers, of one stripe, to this, unless it is greater.
+#[inline(always)]
+pub fn raise(block: &[AtomicU64], value: u64) {
+    if let Some(word) = block.get(LINE) {
+        word.fetch_max(value, Ordering::Relaxed);
+    }
+}
+
+/// Adds to a sum.
+#[inline(always)]
+pub fn add_f64(block: &[AtomicU64], stripe: u32, value: f64) {
+    if let Some(word) = block.get(LINE + stripe as usize * LINE) {
+        add_to(word, value);
+    }
 }
 
 /// Adds to a word that has a double.
-#[inline]
-pub fn add_f64(word: &AtomicU64, value: f64) {
+#[inline(always)]
+fn add_to(word: &AtomicU64, value: f64) {
     let mut before = word.load(Ordering::Relaxed);
     loop {
         let sum = (f64::from_bits(before) + value).to_bits();
@@ -42,13 +59,24 @@ pub fn add_f64(word: &AtomicU64, value: f64) {
     }
 }
 
-/// Changes a gauge.
+/// Sets a gauge to these bits: of an `f64`, or of an `i64`, as its kind says.
 #[inline(always)]
-pub fn change(block: &[AtomicU64], change: impl FnOnce(&AtomicU64)) {
+pub fn set(block: &[AtomicU64], bits: u64) {
+    change(block, |word| word.store(bits, Ordering::Relaxed));
+}
+
+/// Adds to a gauge that is an `f64`.
+#[inline(always)]
+pub fn adjust(block: &[AtomicU64], by: f64) {
+    change(block, |word| add_to(word, by));
+}
+
+#[inline(always)]
+fn change(block: &[AtomicU64], change: impl FnOnce(&AtomicU64)) {
     let Some(line) = block.get(LINE..).and_then(<[_]>::first_chunk::<LINE>) else { return };
     change(&line[VALUE]);
     if line[IS_SET].load(Ordering::Relaxed) == 0 {
-        line[IS_SET].store(1, Ordering::Release); // a reader that sees it set sees a value
+        line[IS_SET].store(1, Ordering::Release); // V
     }
 }
 
@@ -68,7 +96,7 @@ pub fn measure(block: &[AtomicU64], buckets: Buckets, stripe: u32, value: f64) {
         }
     };
     let Some(count) = count else { return };
-    add_f64(&line[SUM], value);
+    add_to(&line[SUM], value);
     let beyond = |word: &AtomicU64, is_beyond: fn(f64, f64) -> bool| {
         let mut before = word.load(Ordering::Relaxed);
         while is_beyond(value, f64::from_bits(before)) {

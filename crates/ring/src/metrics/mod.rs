@@ -8,106 +8,11 @@
 mod block;
 mod buckets;
 mod cell;
+mod kind;
 mod writer;
 
-pub use block::{BadArea, Block, BlockOwner, MetricValue, MetricsArea};
+pub use block::{AreaBlock, BadArea, BlockOwner, MetricValue, MetricsArea};
 pub use buckets::{Bucket, Buckets};
-pub use cell::{add_f64, change, measure, value_of};
+pub use cell::{add, add_f64, adjust, measure, raise, set};
+pub use kind::MetricKind;
 pub use writer::{BlockPlace, MetricsFull, MetricsWriter, NewBlock};
-
-/// What the values of a block are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MetricKind {
-    /// A sum that only grows, of whole numbers.
-    CounterU64,
-    /// A sum that only grows.
-    CounterF64,
-    /// A sum that grows and shrinks, of whole numbers.
-    UpDownI64,
-    /// A sum that grows and shrinks.
-    UpDownF64,
-    /// The last value, a whole number.
-    GaugeI64,
-    /// The last value.
-    GaugeF64,
-    /// Counts of measurements in exponential buckets.
-    Histogram(Buckets),
-    /// The payload of a record that does not change, of so many bytes: the resource of the block's process.
-    Record(u32),
-}
-
-/// Words of a block's first line.
-const HEAD: usize = 0;
-const SIZE: usize = 1;
-const OWNER: usize = 2;
-const PID: usize = 3;
-const START: usize = 4;
-const SHAPE: usize = 5;
-const REFUSED: usize = 6;
-/// Words of a line, and of a block before its values.
-const LINE: usize = (perfring_abi::METRICS_ALIGN / 8) as usize;
-/// The most stripes of a block.
-const STRIPES_MAX: u32 = 128;
-
-impl MetricKind {
-    /// Returns whether its values count from a time on.
-    #[must_use]
-    pub const fn is_cumulative(self) -> bool {
-        matches!(
-            self,
-            MetricKind::CounterU64
-                | MetricKind::CounterF64
-                | MetricKind::UpDownI64
-                | MetricKind::UpDownF64
-                | MetricKind::Histogram(_)
-        )
-    }
-
-    /// Returns its number in a block's first word.
-    #[must_use]
-    pub const fn code(self) -> u64 {
-        match self {
-            MetricKind::CounterU64 => 1,
-            MetricKind::CounterF64 => 2,
-            MetricKind::UpDownI64 => 3,
-            MetricKind::UpDownF64 => 4,
-            MetricKind::GaugeI64 => 5,
-            MetricKind::GaugeF64 => 6,
-            MetricKind::Histogram(_) => 7,
-            MetricKind::Record(_) => 8,
-        }
-    }
-
-    /// Returns the word that has what the code does not say.
-    fn shape(self) -> u64 {
-        match self {
-            MetricKind::Histogram(buckets) => buckets.to_word(),
-            MetricKind::Record(len) => len.into(),
-            _ => 0,
-        }
-    }
-
-    fn from_words(code: u64, shape: u64) -> Option<Self> {
-        let kind = match code {
-            1 => MetricKind::CounterU64,
-            2 => MetricKind::CounterF64,
-            3 => MetricKind::UpDownI64,
-            4 => MetricKind::UpDownF64,
-            5 => MetricKind::GaugeI64,
-            6 => MetricKind::GaugeF64,
-            7 => MetricKind::Histogram(Buckets::from_word(shape)?),
-            8 => MetricKind::Record(u32::try_from(shape).ok()?),
-            _ => return None,
-        };
-        Some(kind)
-    }
-
-    /// Returns the words of one stripe: whole lines.
-    const fn stripe(self) -> usize {
-        match self {
-            MetricKind::Histogram(buckets) => LINE + buckets.count().next_multiple_of(LINE),
-            MetricKind::Record(len) => (len as usize).div_ceil(8).next_multiple_of(LINE),
-            _ => LINE,
-        }
-    }
-}

@@ -1,8 +1,8 @@
 //! Taking a block of a metrics area.
 
-use super::block::{Block, BlockOwner, MetricsArea};
-use super::cell::{GREATEST, IS_SET, LEAST};
-use super::{HEAD, LINE, MetricKind, OWNER, PID, SHAPE, SIZE, START, STRIPES_MAX};
+use super::block::{AreaBlock, BlockOwner, MetricsArea};
+use super::cell::{GREATEST, LEAST};
+use super::kind::{HEAD, LINE, MetricKind, OWNER, PID, REFUSED, SHAPE, SIZE, START, STRIPES_MAX};
 use perfring_abi::RecordType;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 
@@ -55,10 +55,10 @@ impl<'a> MetricsWriter<'a> {
     }
 
     /// Takes a block for an instrument of this process: a new one or, in a full area, that of a dead process with the same
-    /// instrument. The sums and histograms of that continue, so nothing that it counted is lost; other values begin at nothing.
-    /// The caller holds the type table's lock.
+    /// instrument. What that had measured goes, as the oldest records of an overwrite ring do; the area counts it. The caller
+    /// holds the type table's lock.
     ///
-    /// A process that dies in this call has taken nothing, or the whole block.
+    /// A process that dies in this call has taken nothing, or the whole block, or has left a block without an owner.
     ///
     /// # Errors
     /// [`MetricsFull`], which the area counts.
@@ -85,6 +85,11 @@ impl<'a> MetricsWriter<'a> {
                 && block.owner().is_none_or(&is_dead)
         });
         if let Some(block) = same.next() {
+            if block.owner().is_some()
+                && let Some(dropped) = self.0.words.get(2)
+            {
+                dropped.fetch_add(1, Ordering::Relaxed);
+            }
             take_over(&block, &new);
             return Ok(place((block.at / 8) as usize));
         }
@@ -98,7 +103,8 @@ impl<'a> MetricsWriter<'a> {
 /// Writes a block that no reader sees yet. What is there may be what is left of a process that died here.
 fn put(words: &[AtomicU64], new: NewBlock<'_>) {
     let NewBlock { id, kind, stripes, owner, start, payload } = new;
-    words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    let line = words.get(..LINE).unwrap_or_default();
+    line.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     let head = u64::from(id.get()) | kind.code() << 32 | u64::from(stripes) << 40;
     for (at, value) in [
         (HEAD, head),
@@ -112,48 +118,46 @@ fn put(words: &[AtomicU64], new: NewBlock<'_>) {
             word.store(value, Ordering::Relaxed);
         }
     }
-    let values = words.get(LINE..).unwrap_or_default();
-    if let MetricKind::Record(_) = kind {
-        fill(values, payload);
-    }
-    if let MetricKind::Histogram(_) = kind {
-        for stripe in values.chunks(kind.stripe()) {
-            for (at, value) in [(LEAST, f64::INFINITY), (GREATEST, f64::NEG_INFINITY)] {
-                if let Some(word) = stripe.get(at) {
-                    word.store(value.to_bits(), Ordering::Relaxed);
+    begin(words.get(LINE..).unwrap_or_default(), kind, payload);
+}
+
+/// Writes the values that nothing was measured of yet, or a record's payload.
+fn begin(values: &[AtomicU64], kind: MetricKind, payload: &[u8]) {
+    values.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    match kind {
+        MetricKind::Record(_) => {
+            for (to, from) in values.iter().zip(payload.chunks(8)) {
+                let mut word = [0; 8];
+                word[..from.len()].copy_from_slice(from);
+                to.store(u64::from_ne_bytes(word), Ordering::Relaxed);
+            }
+        }
+        MetricKind::Histogram(_) => {
+            for stripe in values.chunks(kind.stripe()) {
+                for (at, value) in [(LEAST, f64::INFINITY), (GREATEST, f64::NEG_INFINITY)] {
+                    if let Some(word) = stripe.get(at) {
+                        word.store(value.to_bits(), Ordering::Relaxed);
+                    }
                 }
             }
         }
-    }
-}
-
-/// Writes the payload of a record.
-fn fill(values: &[AtomicU64], payload: &[u8]) {
-    for (to, from) in values.iter().zip(payload.chunks(8)) {
-        let mut word = [0; 8];
-        word[..from.len()].copy_from_slice(from);
-        to.store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        _ => {}
     }
 }
 
 /// Gives a dead process's block to another one. Without an owner meanwhile, so that no reader takes what one has for the other's.
-fn take_over(block: &Block<'_>, new: &NewBlock<'_>) {
+fn take_over(block: &AreaBlock<'_>, new: &NewBlock<'_>) {
     let store = |at: usize, value: u64, order| {
         if let Some(word) = block.words.get(at) {
             word.store(value, order);
         }
     };
     store(OWNER, 0, Ordering::Relaxed);
-    fence(Ordering::Release);
-    match block.kind {
-        MetricKind::GaugeI64 | MetricKind::GaugeF64 => store(LINE + IS_SET, 0, Ordering::Relaxed),
-        MetricKind::UpDownI64 | MetricKind::UpDownF64 => {
-            let values = block.words.get(LINE..).unwrap_or_default();
-            values.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-        }
-        MetricKind::Record(_) => fill(block.words.get(LINE..).unwrap_or_default(), new.payload),
-        _ => {}
-    }
+    fence(Ordering::Release); // W
+    let values = block.words.get(LINE..).unwrap_or_default();
+    begin(values, new.kind, new.payload);
     store(PID, new.owner.pid.into(), Ordering::Relaxed);
-    store(OWNER, new.owner.to_word(), Ordering::Release);
+    store(START, new.start, Ordering::Relaxed);
+    store(REFUSED, 0, Ordering::Relaxed);
+    store(OWNER, new.owner.to_word(), Ordering::Release); // W
 }

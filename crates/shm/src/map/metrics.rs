@@ -9,8 +9,10 @@ use crate::sys::fork::{self, NotForChildren};
 use crate::sys::sigbus::SigbusGuard;
 use memmap2::{MmapOptions, MmapRaw};
 use perfring_abi::RecordType;
-use perfring_abi::atomic::{AtomicU64, Ordering};
-use perfring_ring::{BlockOwner, MetricKind, MetricsArea, MetricsFull, MetricsWriter, NewBlock};
+use perfring_abi::atomic::AtomicU64;
+use perfring_ring::{
+    BlockOwner, MetricKind, MetricsArea, MetricsFull, MetricsWriter, NewBlock, OwnerInfo,
+};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
@@ -52,7 +54,7 @@ impl Attached {
     /// Returns the owner of blocks that the producer in this slot of the ring takes; `None` if there is no such slot.
     #[must_use]
     pub fn block_owner(&self, slot: u32) -> Option<BlockOwner> {
-        let epoch = self.map.slots().get(slot as usize)?.holder.epoch.load(Ordering::Relaxed);
+        let epoch = OwnerInfo::read(&self.map.slots().get(slot as usize)?.holder).epoch;
         Some(BlockOwner { slot, epoch, pid: std::process::id() })
     }
 

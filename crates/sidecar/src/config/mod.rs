@@ -17,7 +17,6 @@ pub(crate) use service::REASONS;
 pub use service::{Control, Health, Own};
 pub use table::ConfigError;
 
-use crate::engine::METRICS_INTERVAL;
 use crate::log::LogFormat;
 use files::Places;
 use perfring_export::{FileMode, Terms, read_duration};
@@ -66,6 +65,9 @@ pub struct Config {
     /// `[resource]`: attributes that outputs add to the resource of each process. An attribute that the process has wins.
     pub resource: Vec<(String, String)>,
 }
+
+/// The usual time between two samples of a metrics area.
+pub(crate) const METRICS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// General settings of a sidecar: the keys at the beginning of the file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

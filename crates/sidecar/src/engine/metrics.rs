@@ -12,7 +12,7 @@ use perfring_export::{Shapes, ring_bytes, sampled};
 use perfring_set::{About, Source, SourceError};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What distinguishes the id of a metrics area from that of its ring.
@@ -21,6 +21,31 @@ const OWN: [u8; 16] = *b"metrics of ring\0";
 /// Returns the id under which outputs know the metrics area of a ring.
 pub(super) fn uuid_of(ring: [u8; 16]) -> [u8; 16] {
     std::array::from_fn(|at| ring[at] ^ OWN[at])
+}
+
+/// What the engine and a source tell each other.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// The ring is not read any more: the next samples are the last.
+    ended: AtomicBool,
+    /// Samples are wanted now.
+    wanted: AtomicBool,
+    /// When samples were last taken, on the clock of timestamps.
+    sampled: AtomicU64,
+}
+
+impl Watch {
+    pub(super) fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn want(&self) {
+        self.wanted.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_sampled_since(&self, time: u64) -> bool {
+        self.sampled.load(Ordering::Relaxed) >= time
+    }
 }
 
 /// The samples of a ring's instruments, as records of their types.
@@ -43,21 +68,20 @@ pub(super) struct MetricsSource {
     pos: u64,
     taken: Count,
     /// The last values of dead processes, by the place of their blocks.
-    settled: HashMap<u64, (Option<u32>, MetricValue)>,
+    settled: HashMap<u64, (u32, MetricValue)>,
     /// The descriptions of processes that were passed on.
     described: HashMap<u64, MetricValue>,
-    /// The ring is not read any more.
-    ring_ended: Arc<AtomicBool>,
-    /// That was found, and the last samples were taken after it.
+    watch: Arc<Watch>,
+    /// The ring's end was found, and the last samples were taken after it.
     is_over: bool,
 }
 
 impl MetricsSource {
-    /// Opens the metrics area of a ring. It ends with the last samples once `ring_ended` is set.
+    /// Opens the metrics area of a ring. It ends with the last samples once `watch` says that the ring ended.
     pub(super) fn open(
         location: &Location,
         interval: Duration,
-        ring_ended: Arc<AtomicBool>,
+        watch: Arc<Watch>,
     ) -> Result<Self, AttachError> {
         let observer = Observer::attach(location.clone(), Start::Latest)?;
         let of_clock =
@@ -75,7 +99,7 @@ impl MetricsSource {
             taken: Count::default(),
             settled: HashMap::new(),
             described: HashMap::new(),
-            ring_ended,
+            watch,
             is_over: false,
         })
     }
@@ -86,14 +110,16 @@ impl MetricsSource {
             return Ok(());
         }
         let now = self.clock.now_ns();
-        let is_over = self.ring_ended.load(Ordering::Relaxed);
-        if now < self.next && !is_over {
+        let is_over = self.watch.ended.load(Ordering::Relaxed);
+        let is_wanted = self.watch.wanted.swap(false, Ordering::Relaxed);
+        if now < self.next && !is_over && !is_wanted {
             return Ok(());
         }
         self.next = now.saturating_add(self.interval);
         let metrics = self.observer.metrics()?;
         self.is_over = is_over;
         self.time = now;
+        self.watch.sampled.store(now, Ordering::Relaxed);
         for sample in metrics.samples {
             if self.is_news(&sample) {
                 let mut payload = Vec::new();
@@ -183,6 +209,11 @@ impl Source for MetricsSource {
 }
 
 impl Engine {
+    /// Has all metrics areas sampled now.
+    pub fn sample_metrics(&self) {
+        self.areas.values().for_each(|watch| watch.want());
+    }
+
     /// Sets the time between two samples of the metrics areas of rings that are attached to from now on.
     pub fn set_metrics_interval(&mut self, interval: Duration) {
         self.metrics_interval = interval;
@@ -195,8 +226,8 @@ impl Engine {
         of: String,
         input: &Input,
     ) -> Result<(), AttachError> {
-        let ended = Arc::new(AtomicBool::new(false));
-        let source = MetricsSource::open(location, self.metrics_interval, Arc::clone(&ended))?;
+        let watch = Arc::new(Watch::default());
+        let source = MetricsSource::open(location, self.metrics_interval, Arc::clone(&watch))?;
         let source: Box<dyn Source> = Box::new(source);
         let mut shapes = Shapes::open(location.clone(), self.id)?;
         let ring = std::mem::replace(&mut shapes.origin_mut().uuid, source.about().uuid);
@@ -206,7 +237,8 @@ impl Engine {
         let mut area = Ring::new(shapes, None, input.clone(), false);
         self.name(&mut area);
         let id = self.insert(area, source);
-        self.metrics.insert(ring, ended);
+        self.metrics.insert(ring, id);
+        self.areas.insert(id, watch);
         self.leave(id);
         Ok(())
     }

@@ -36,9 +36,10 @@ pub use ring::{AttachFailure, Note, RingFigures, RingStatus};
 use crate::config::filter::Filter;
 use crate::config::record_rule::RecordRule;
 use crate::config::snapshot_rule::SnapshotRule;
-use crate::config::{Delivery, Input};
+use crate::config::{Delivery, Input, METRICS_INTERVAL};
 use checkpoint::Run;
 use merges::Merges;
+use metrics::Watch;
 use outlet::Outlet;
 use outlets::Outlets;
 use pending::Pending;
@@ -53,11 +54,8 @@ use ring::{Ring, Stage};
 use rings::Rings;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// The usual time between two samples of a metrics area.
-pub(crate) const METRICS_INTERVAL: Duration = Duration::from_secs(5);
 /// The limit of damaged rings that are counted separately.
 const DAMAGED_MAX: usize = 65_536;
 
@@ -113,8 +111,9 @@ pub struct Engine {
     leaving: Vec<RingId>,
     /// Rings of the kernel.
     kernel: Vec<RingId>,
-    /// The metrics areas that are sampled, by their rings: what says that the ring ended.
-    metrics: HashMap<[u8; 16], Arc<AtomicBool>>,
+    /// The metrics areas that are sampled, by their rings.
+    metrics: HashMap<[u8; 16], RingId>,
+    areas: HashMap<RingId, Arc<Watch>>,
     metrics_interval: Duration,
     /// The number of the next ring.
     id: u32,
@@ -151,6 +150,7 @@ impl Engine {
             leaving: Vec::new(),
             kernel: Vec::new(),
             metrics: HashMap::new(),
+            areas: HashMap::new(),
             metrics_interval: METRICS_INTERVAL,
             id: 0,
             notes: Vec::new(),
@@ -430,6 +430,9 @@ impl Engine {
     #[must_use]
     pub fn is_past(&mut self, heads: &HashMap<RingId, u64>) -> bool {
         heads.iter().all(|(id, head)| match self.merges.resume_point(*id) {
+            Some(_) if let Some(area) = self.areas.get(id) => {
+                area.has_sampled_since(*head) && self.merges.is_drained(*id)
+            }
             // A loss after the last record is found by a poll.
             Some(here) if here.pos() == *head => self.merges.is_drained(*id),
             Some(here) => here.pos() > *head,
@@ -437,9 +440,13 @@ impl Engine {
         })
     }
 
-    /// Returns the present heads of all rings.
+    /// Returns the present heads of all rings; of a metrics area the time, as of its samples.
     #[must_use]
     pub fn heads(&self) -> HashMap<RingId, u64> {
-        self.rings.iter().map(|(id, ring)| (id, ring.shapes.head())).collect()
+        let head = |(id, ring): (RingId, &Ring)| match self.areas.contains_key(&id) {
+            true => (id, self.clock.now_ns()),
+            false => (id, ring.shapes.head()),
+        };
+        self.rings.iter().map(head).collect()
     }
 }

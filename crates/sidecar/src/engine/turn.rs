@@ -10,7 +10,6 @@ use super::ring::{Note, Stage};
 use perfring_consumer::{Item, Lost, ReadError, Types, advanced::Saved};
 use perfring_export::{Event, Loss, Origin, OutputError, Rec, Shapes, What};
 use perfring_set::SourceError;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Records of one turn: between two polls of anything else.
@@ -326,6 +325,7 @@ impl Engine {
     fn drop_ring(&mut self, id: RingId) {
         let Some(ring) = self.rings.get_mut(id) else { return };
         self.kernel.retain(|kernel| *kernel != id);
+        self.areas.remove(&id);
         ring.stage = Stage::Gone;
         ring.source = None;
         let origin = ring.shapes.origin().clone();
@@ -335,8 +335,8 @@ impl Engine {
         let last = self.by_uuid.get(&uuid) == Some(&id);
         if last {
             self.by_uuid.remove(&uuid);
-            if let Some(ended) = self.metrics.remove(&uuid) {
-                ended.store(true, Ordering::Relaxed);
+            if let Some(area) = self.metrics.remove(&uuid).and_then(|id| self.areas.get(&id)) {
+                area.end();
             }
         }
         let removed = last && ring.removed;

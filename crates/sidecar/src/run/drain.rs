@@ -26,6 +26,7 @@ impl Sidecar {
         while !self.inputs.poll(&mut self.engine, &self.positions, say) && !left(within).is_zero() {
         }
         let heads = self.engine.heads();
+        self.engine.sample_metrics();
         let mut polled = Instant::now();
         loop {
             let turn = self.engine.turn();

@@ -274,6 +274,7 @@ impl Sidecar {
                 let all = self.poll(signals, reload, say);
                 if self.once && all && heads.is_none() {
                     heads = Some(self.engine.heads());
+                    self.engine.sample_metrics();
                 }
                 if let Some(ended) = self.failed() {
                     return ended;

@@ -18,7 +18,7 @@ use std::io::{self, BufWriter, Write};
 
 /// Show what the instruments of processes have measured: counters, gauges and histograms
 ///
-/// They are in the metrics area of a ring (`perfring create --metrics-size`), where processes keep them as memory. Each line has
+/// They are in the metrics area of a ring (`perfring create --producers many --metrics-size 1M`), where processes keep them as memory. Each line has
 /// the values of one process: those of a dead one do not change any more. Changes nothing: the file of killed processes, or a copy
 /// of it, can be shown as well. If an area is damaged, what precedes the damage is shown and the exit code is 4.
 ///
@@ -71,11 +71,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         shown |= !rows.is_empty();
         if metrics.refused > 0 {
             note(&format!(
-                "{ring}: {} found no room and measure nothing ({} of {} bytes are in use): make the ring with a larger \
-                 --metrics-size",
+                "{ring}: {} found no room, so what that should have measured is nowhere ({} of {} bytes are in use): make the \
+                 ring with a larger --metrics-size",
                 count(metrics.refused, "instrument"),
                 metrics.used,
                 metrics.size
+            ));
+        }
+        if metrics.dropped > 0 {
+            note(&format!(
+                "{ring}: the values of {} of processes that had ended were replaced for want of room",
+                count(metrics.dropped, "instrument")
             ));
         }
         damage.extend(metrics.damage.map(|damage| format!("{ring}: {damage}")));
@@ -84,7 +90,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if without > 0 && !shown {
         let made = if several { "no ring there has" } else { "the ring has" };
         let what = if several { "a metrics area" } else { "no metrics area" };
-        note(&format!("{made} {what}: `perfring create --metrics-size 1M` makes one with it"));
+        note(&format!(
+            "{made} {what}: `perfring create --producers many --metrics-size 1M` makes one with it"
+        ));
     }
     match &damage[..] {
         [] => Ok(()),
@@ -161,18 +169,23 @@ fn write_json(out: &mut impl Write, ring: Option<&str>, rows: &[Row]) -> io::Res
             MetricValue::U64(value) => json!({ "value": value }),
             MetricValue::I64(value) => json!({ "value": value }),
             MetricValue::F64(value) => json!({ "value": value }),
-            MetricValue::Histogram { buckets, counts, zeros, sum, range, refused } => json!({
-                "count": counts.iter().fold(*zeros, |sum, count| sum.saturating_add(*count)),
-                "sum": sum,
-                "min": range.map(|(least, _)| least),
-                "max": range.map(|(_, greatest)| greatest),
-                "scale": buckets.scale(),
-                "zero_count": zeros,
-                "zero_threshold": buckets.zero_threshold(),
-                "offset": buckets.first(),
-                "bucket_counts": counts,
-                "refused": refused,
-            }),
+            MetricValue::Histogram { buckets, counts, zeros, sum, range, refused } => {
+                let first = counts.iter().position(|count| *count > 0).unwrap_or(0);
+                let end =
+                    counts.iter().rposition(|count| *count > 0).map_or(first, |last| last + 1);
+                json!({
+                    "count": counts.iter().fold(*zeros, |sum, count| sum.saturating_add(*count)),
+                    "sum": sum,
+                    "min": range.map(|(least, _)| least),
+                    "max": range.map(|(_, greatest)| greatest),
+                    "scale": buckets.scale(),
+                    "zero_count": zeros,
+                    "zero_threshold": buckets.zero_threshold(),
+                    "offset": i64::from(buckets.first()) + first as i64,
+                    "bucket_counts": counts.get(first..end),
+                    "refused": refused,
+                })
+            }
             _ => json!({}),
         };
         if let (Some(object), serde_json::Value::Object(more)) = (object.as_object_mut(), more) {
@@ -213,7 +226,7 @@ fn what(row: &Row) -> String {
 }
 
 fn value(row: &Row) -> String {
-    let unit = match row.unit.is_empty() {
+    let unit = match row.unit.is_empty() || row.unit == "1" {
         true => String::new(),
         false => format!(" {}", printable(&row.unit)),
     };
@@ -271,9 +284,8 @@ fn short(value: f64) -> String {
 }
 
 fn process(row: &Row) -> String {
-    match (row.sample.pid, row.sample.is_alive) {
-        (Some(pid), true) => format!("process {pid}"),
-        (Some(pid), false) => format!("process {pid}, ended"),
-        (None, _) => "a process that has ended".to_owned(),
+    match row.sample.is_alive {
+        true => format!("process {}", row.sample.pid),
+        false => format!("process {}, ended", row.sample.pid),
     }
 }
