@@ -9,6 +9,7 @@ mod lanes;
 mod mark;
 mod merges;
 mod metrics;
+mod metrics_source;
 mod outlet;
 mod outlets;
 pub(crate) mod overdue;
@@ -39,7 +40,7 @@ use crate::config::snapshot_rule::SnapshotRule;
 use crate::config::{Delivery, Input, METRICS_INTERVAL};
 use checkpoint::Run;
 use merges::Merges;
-use metrics::Watch;
+use metrics_source::Watch;
 use outlet::Outlet;
 use outlets::Outlets;
 use pending::Pending;
@@ -429,24 +430,20 @@ impl Engine {
     /// Returns whether everything up to the positions of a call of [`Engine::heads`] is read, with the losses until then.
     #[must_use]
     pub fn is_past(&mut self, heads: &HashMap<RingId, u64>) -> bool {
-        heads.iter().all(|(id, head)| match self.merges.resume_point(*id) {
-            Some(_) if let Some(area) = self.areas.get(id) => {
-                area.has_sampled_since(*head) && self.merges.is_drained(*id)
-            }
+        heads.iter().all(|(id, head)| match (self.areas.get(id), self.merges.resume_point(*id)) {
+            (_, None) => true,
+            (Some(area), _) => area.has_sampled_since(*head) && self.merges.is_drained(*id),
             // A loss after the last record is found by a poll.
-            Some(here) if here.pos() == *head => self.merges.is_drained(*id),
-            Some(here) => here.pos() > *head,
-            None => true,
+            (None, Some(here)) if here.pos() == *head => self.merges.is_drained(*id),
+            (None, Some(here)) => here.pos() > *head,
         })
     }
 
     /// Returns the present heads of all rings; of a metrics area the time, as of its samples.
     #[must_use]
     pub fn heads(&self) -> HashMap<RingId, u64> {
-        let head = |(id, ring): (RingId, &Ring)| match self.areas.contains_key(&id) {
-            true => (id, self.clock.now_ns()),
-            false => (id, ring.shapes.head()),
-        };
+        let time = |id| self.areas.get(&id).map(|_| self.clock.now_ns());
+        let head = |(id, ring): (RingId, &Ring)| (id, time(id).unwrap_or(ring.shapes.head()));
         self.rings.iter().map(head).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! The recorder that keeps sums and histograms in a metrics area.
 
-use super::{Known, describe};
+use super::known::{Known, describe};
 use crate::meter::{self, Meter};
 use metrics::{CounterFn, GaugeFn, HistogramFn, Key, KeyName, Metadata, SharedString, Unit};
 use perfring_producer::MetricsError;
