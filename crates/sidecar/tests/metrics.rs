@@ -82,6 +82,38 @@ fn a_sum_is_sampled_until_its_process_ends_and_once_after_that() {
 }
 
 #[test]
+fn a_sidecar_that_ends_takes_the_last_sums() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ring, lines) = (dir.path().join("ring"), dir.path().join("lines.jsonl"));
+    let meter = Meter::open_or_create(&ring, &options(), Resource::here()).unwrap();
+    let orders = meter.counter::<u64>(&Instrument::new("orders")).unwrap();
+    orders.add(3);
+    let mut config = Config::default();
+    config.settings.metrics_interval = Duration::from_secs(3600);
+    config.add_input(Input::new(InputSource::Ring(ring.into())));
+    config.add_output(&format!("json:{}", lines.display())).unwrap();
+    let signals = Signals::default();
+    let has = |sum: u64| {
+        let text = std::fs::read_to_string(&lines).unwrap_or_default();
+        text.lines().any(|line| {
+            line.contains(&format!("\"value\":{sum},"))
+                || line.contains(&format!("\"value\":{sum}}}"))
+        })
+    };
+    let ended = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            perfring_testkit::wait::until("the first sum", || has(3));
+            orders.add(4);
+            signals.stop(15);
+        });
+        let mut sidecar = Sidecar::start(config).unwrap();
+        sidecar.run(&signals, &mut || Ok(Config::default()), &mut |_| {})
+    });
+    assert!(matches!(ended, End::Signal(15)), "{ended:?}");
+    assert!(has(7), "{:?}", std::fs::read_to_string(&lines));
+}
+
+#[test]
 fn what_a_killed_process_has_measured_is_in_the_lines_of_the_next_sidecar() {
     let dir = tempfile::tempdir().unwrap();
     let (rings, lines) = (dir.path().join("rings"), dir.path().join("lines.jsonl"));
