@@ -29,8 +29,8 @@ fn counter(owner: BlockOwner) -> NewBlock<'static> {
     NewBlock { id, kind: MetricKind::CounterU64, stripes: 1, owner, start: 9, payload: &[] }
 }
 
-/// Stores of a takeover: no owner, the values, pid, time, refused ones, the owner.
-const TAKE_OVER: u64 = 1 + 8 + 3 + 1;
+/// Stores of a takeover: the count of those, no owner, the values, pid, time, refused ones, the owner.
+const TAKE_OVER: u64 = 2 + 8 + 3 + 1;
 /// Stores of a registration: the block's words, six of its first line, and the count.
 const STORES: u64 = 16 + 6 + 1;
 

@@ -34,7 +34,19 @@ pub fn add(block: &[AtomicU64], stripe: u32, value: u64) {
 #[inline(always)]
 pub fn raise(block: &[AtomicU64], value: u64) {
     if let Some(word) = block.get(LINE) {
-        word.fetch_max(value, Ordering::Relaxed);
+        replace_while(word, value, |before| value > before);
+    }
+}
+
+/// Replaces what a word has by this, as long as `is_beyond` says so of what it has.
+#[inline(always)]
+fn replace_while(word: &AtomicU64, new: u64, is_beyond: impl Fn(u64) -> bool) {
+    let mut before = word.load(Ordering::Relaxed);
+    while is_beyond(before) {
+        match word.compare_exchange(before, new, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => break,
+            Err(now) => before = now,
+        }
     }
 }
 
@@ -97,17 +109,7 @@ pub fn measure(block: &[AtomicU64], buckets: Buckets, stripe: u32, value: f64) {
     };
     let Some(count) = count else { return };
     add_to(&line[SUM], value);
-    let beyond = |word: &AtomicU64, is_beyond: fn(f64, f64) -> bool| {
-        let mut before = word.load(Ordering::Relaxed);
-        while is_beyond(value, f64::from_bits(before)) {
-            let (new, relaxed) = (value.to_bits(), Ordering::Relaxed);
-            match word.compare_exchange(before, new, relaxed, relaxed) {
-                Ok(_) => break,
-                Err(now) => before = now,
-            }
-        }
-    };
-    beyond(&line[LEAST], |value, least| value < least);
-    beyond(&line[GREATEST], |value, greatest| value > greatest);
+    replace_while(&line[LEAST], value.to_bits(), |least| value < f64::from_bits(least));
+    replace_while(&line[GREATEST], value.to_bits(), |most| value > f64::from_bits(most));
     count.fetch_add(1, Ordering::Release); // V
 }
