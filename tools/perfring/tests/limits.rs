@@ -23,7 +23,8 @@ const COMMANDS: &[(&str, Option<&str>)] = &[
     ("export", Some("export RING --to json -o -")),
     ("replay", None),
     ("sidecar", Some("sidecar RINGS -o json:- --once")),
-    ("types", None), // these rings have no types
+    ("types", None),   // these rings have no types
+    ("metrics", None), // nor a metrics area
     ("stat", Some("stat RINGS")),
     ("ls", Some("ls RINGS")),
     ("prune", Some("prune --dry-run RINGS")),
