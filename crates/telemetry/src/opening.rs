@@ -126,7 +126,7 @@ impl Sink {
     ///
     /// In an overwrite ring it waits up to 20 ms for another process that was interrupted while it held
     /// the ring's lock, and does not lose the record. In a child of `fork(2)` it refuses every record with
-    /// [`ReserveError::Forked`]: attach anew there.
+    /// [`ReserveError::Forked`](perfring_producer::ReserveError::Forked): attach again there.
     ///
     /// # Errors
     /// See [`SinkError`].
