@@ -2,7 +2,7 @@
 
 use perfring_consumer::{MetricKind, MetricSample, MetricSamples, MetricValue, Observer, Start};
 use perfring_producer::types::{Encoding, Schema};
-use perfring_producer::{Metrics, MetricsError, Options, TypeError, files::create};
+use perfring_producer::{Buckets, Metrics, MetricsError, Options, TypeError, files::create};
 use perfring_testkit::size::cases;
 use perfring_tests::ring_dir;
 use perfring_tests::stepped::{OneCpu, Stepped};
@@ -262,6 +262,15 @@ fn what_has_no_area_or_another_type_is_refused_with_a_sentence() {
     let taken = Schema { id: wanted.id, ..Schema::new("demo.other", Encoding::Json) };
     let taken = metrics.register(&taken, MetricKind::CounterU64, 1).unwrap_err();
     assert!(matches!(taken, MetricsError::Type(TypeError::Taken { .. })), "{taken}");
+    for other in [MetricKind::CounterF64, MetricKind::Histogram(Buckets::default())] {
+        let again = metrics.register(&wanted, other, 1).unwrap_err();
+        let present = MetricKind::CounterU64;
+        assert!(matches!(again, MetricsError::OtherKind { present: its, .. } if its == present));
+        assert!(
+            again.to_string().ends_with("ask for the same, or give it another name"),
+            "{again}"
+        );
+    }
     assert!(!metrics.is_removed());
     std::fs::remove_file(&other).unwrap();
     assert!(metrics.is_removed());

@@ -116,6 +116,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         assert_eq!(count, calls, "{sample:?}");
     }
-    println!("every total is {calls}, as it was called");
+    println!("every total is {calls}, the number of calls");
     Ok(())
 }

@@ -41,6 +41,16 @@ pub enum MetricsError {
         /// Bytes left in the area.
         left: u64,
     },
+    /// This process has the instrument already, with another kind of values or with other buckets.
+    #[error(
+        "this process has the instrument already, as {present:?}, and {wanted:?} is asked for: ask for the same, or give it another name"
+    )]
+    OtherKind {
+        /// What it has.
+        present: MetricKind,
+        /// What was asked for.
+        wanted: MetricKind,
+    },
     /// The instrument's type could not be put into the ring's type table.
     #[error(transparent)]
     Type(#[from] TypeError),
@@ -80,7 +90,7 @@ impl From<AttachError> for MetricsError {
 /// ```
 ///
 /// # Forks
-/// A forked child has values of its own, which begin at nothing: it attaches when it first updates an instrument, and takes a
+/// A forked child has its own values, which begin at nothing: it attaches when it first updates an instrument, and takes a
 /// slot. So nothing is counted twice. An instrument that was registered before the fork costs a look-up by its type for each
 /// update in the child; one that the child registers costs none.
 #[derive(Clone)]
@@ -102,7 +112,7 @@ struct Description {
 
 struct Home {
     location: Location,
-    description: Option<Description>,
+    description: OnceLock<Description>,
     life: Life,
     /// Updates of forked children that could not attach.
     lost: AtomicU64,
@@ -122,7 +132,7 @@ struct Life {
 /// What is in the table, and the blocks that this process has.
 #[derive(Default)]
 struct KnownInstruments {
-    blocks: HashMap<RecordType, MetricBlock>,
+    blocks: HashMap<RecordType, (MetricKind, MetricBlock)>,
     /// The layouts of types, and up to where the table was read.
     types: HashMap<RecordType, u64>,
     end: u64,
@@ -159,25 +169,28 @@ impl Metrics {
         };
         let life = Life::new(producer)?;
         Ok(Metrics {
-            home: Arc::new(Home { location, description: None, life, lost: AtomicU64::new(0) }),
+            home: Arc::new(Home {
+                location,
+                description: OnceLock::new(),
+                life,
+                lost: AtomicU64::new(0),
+            }),
         })
     }
 
     /// Puts a record beside the values that describes their process, such as its resource. `payload` makes it: here, and in each
-    /// forked child that attaches.
+    /// forked child that attaches. The first description stays.
     ///
     /// # Errors
     /// [`MetricsError`]: there is no room for it.
     pub fn with_description(
-        mut self,
+        self,
         schema: Schema<'static>,
         payload: impl Fn() -> Vec<u8> + Send + Sync + 'static,
     ) -> Result<Self, MetricsError> {
         let description = Description { schema, payload: Box::new(payload) };
-        self.home.life.describe(&description)?;
-        if let Some(home) = Arc::get_mut(&mut self.home) {
-            home.description = Some(description);
-        }
+        self.home.life()?.describe(&description)?;
+        let _ = self.home.description.set(description);
         Ok(self)
     }
 
@@ -240,7 +253,7 @@ impl Home {
         while life.map.forked() {
             let next = life.next.get_or_init(|| {
                 let life = Life::new(SharedProducer::attach(self.location.clone())?)?;
-                if let Some(description) = &self.description {
+                if let Some(description) = self.description.get() {
                     life.describe(description)?;
                 }
                 Ok(Box::new(life))
@@ -275,10 +288,13 @@ impl Life {
 
     fn take(&self, what: &What, payload: &[u8]) -> Result<MetricBlock, MetricsError> {
         let mut known = guard(&self.known);
-        if let Some(block) = known.blocks.get(&what.id)
+        if let Some((present, block)) = known.blocks.get(&what.id)
             && known.types.get(&what.id) == Some(&what.layout)
         {
-            return Ok(block.clone());
+            return match (*present, what.kind) {
+                (present, wanted) if present == wanted => Ok(block.clone()),
+                (present, wanted) => Err(MetricsError::OtherKind { present, wanted }),
+            };
         }
         let producer = guard(&self.producer);
         let attached: &Attached = &producer.window;
@@ -299,7 +315,7 @@ impl Life {
         };
         let wanted = (what.id, what.kind, stripes);
         let block = self.map.take(attached, &locked, self.owner, wanted, payload).map_err(full)?;
-        known.blocks.insert(what.id, block.clone());
+        known.blocks.insert(what.id, (what.kind, block.clone()));
         Ok(block)
     }
 }
@@ -325,7 +341,7 @@ impl KnownInstruments {
     }
 }
 
-/// An instrument, as it is registered.
+/// What was registered.
 #[derive(Clone)]
 struct What {
     id: RecordType,
@@ -412,7 +428,7 @@ impl Metric {
         self.update(|words, _| raise(words, value));
     }
 
-    /// Sets a gauge to these bits: of an `f64`, or of an `i64`, as its kind says.
+    /// Sets a gauge to these bits: those of an `f64` or of an `i64`, whichever its kind has.
     #[inline]
     pub fn set(&self, bits: u64) {
         self.update(|words, _| set(words, bits));

@@ -57,7 +57,7 @@ pub fn options() -> Options {
     Options { size, policy, types_size, metrics_size, time: true, ..Options::many() }
 }
 
-/// What an instrument is. Two with the same name and attributes are one.
+/// What an instrument is. Two that are equal in all of it are one; with other values or buckets, the second is an error.
 #[derive(Clone, Copy, Debug)]
 pub struct Instrument<'a> {
     /// Its name.

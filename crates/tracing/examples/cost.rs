@@ -188,7 +188,7 @@ fn rows(place: &Path) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Who writes.
+/// A subscriber that is measured.
 struct Contestant {
     name: &'static str,
     dispatch: Dispatch,

@@ -25,7 +25,7 @@ pub(crate) struct Span {
     pub(crate) start: u64,
 }
 
-/// An open span, in a cache line of its own.
+/// An open span. It has a whole cache line.
 ///
 /// Relaxed, but for the id: only the thread that opens a span and the one that closes it write here. Others that use the
 /// span's id have got it from the first, and are waited for by the second: the subscriber counts them.

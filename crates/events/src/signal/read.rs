@@ -61,7 +61,7 @@ impl<'a> Signal<'a> {
                 // What a program left out itself, and what the record had no room for, are counted one by one.
                 let counts = fields.take(CUT, list(unsigned)).unwrap_or_default();
                 common.truncated = counts.into_iter().fold(0, u64::saturating_add);
-                // In a timed ring, a record with a time of its own tells of the past.
+                // In a timed ring, a record that has its time as a field tells of the past.
                 common.time = fields.take(names::TIME, unsigned).or(record.wall);
                 if pid {
                     common.pid = fields.take(names::PID, unsigned);

@@ -71,7 +71,7 @@ fn add_to(word: &AtomicU64, value: f64) {
     }
 }
 
-/// Sets a gauge to these bits: of an `f64`, or of an `i64`, as its kind says.
+/// Sets a gauge to these bits: those of an `f64` or of an `i64`, whichever its kind has.
 #[inline(always)]
 pub fn set(block: &[AtomicU64], bits: u64) {
     change(block, |word| word.store(bits, Ordering::Relaxed));

@@ -55,7 +55,7 @@ impl<'a> MetricsWriter<'a> {
     }
 
     /// Takes a block for an instrument of this process: a new one or, in a full area, that of a dead process with the same
-    /// instrument. What that had measured goes, as the oldest records of an overwrite ring do; the area counts it. The caller
+    /// instrument. What that had measured is overwritten, like the oldest records of an overwrite ring; the area counts this. The caller
     /// holds the type table's lock.
     ///
     /// A process that dies in this call has taken nothing, or the whole block, or has left a block without an owner.

@@ -140,7 +140,7 @@ impl ThreadContext {
     pub fn publish(context: Option<&ThreadContext>) {
         // A thread at its end has no record any more only if it had a destructor.
         let _ = OWN.try_with(|own| {
-            // Relaxed: who reads this runs in this thread, or while it is stopped. The compiler keeps the order by the fences.
+            // Relaxed: each reader runs in this thread, or while the thread is stopped. The compiler keeps the order by the fences.
             own.valid.store(0, Ordering::Relaxed);
             compiler_fence(Ordering::Release);
             let Some(context) = context else { return };
