@@ -398,3 +398,47 @@ proptest! {
         prop_assert_eq!(starts[1].str("more"), &texts[1]);
     }
 }
+
+/// More than the first table of open spans has room for, twice, so that entries are used again.
+#[test]
+fn thousands_of_spans_that_are_open_together_end_as_themselves() {
+    const SPANS: usize = 3000;
+    let (_dir, path) = ring();
+    tracing::subscriber::with_default(subscriber(&path), || {
+        for round in 0..2u64 {
+            let mut rng = Rng::new(round);
+            let mut open: Vec<tracing::Span> = Vec::new();
+            for number in 0..SPANS as u64 {
+                let parent = open.get(number as usize / 2).and_then(tracing::Span::id);
+                let code = tracing::field::Empty;
+                let span =
+                    info_span!(parent: parent, "one", round, number, otel.status_code = code);
+                if number % 7 == 0 {
+                    span.record("otel.status_code", "ok");
+                }
+                open.push(span);
+            }
+            while !open.is_empty() {
+                drop(open.swap_remove(rng.index(open.len())));
+            }
+        }
+    });
+    let rows = rows(&path);
+    let mut starts = HashMap::new();
+    for row in rows.iter().filter(|row| row.class == Class::SpanStart && row.has("number")) {
+        let parent = row.has("parent_span_id").then(|| row.bytes("parent_span_id"));
+        let ids = (row.bytes("trace_id"), parent, row.u64("number"));
+        assert!(starts.insert(row.bytes("span_id"), ids).is_none(), "an id twice");
+    }
+    assert_eq!(starts.len(), 2 * SPANS);
+    let mut ends = 0;
+    for row in rows.iter().filter(|row| row.class == Class::SpanEnd) {
+        let (trace, parent, number) =
+            starts.remove(&row.bytes("span_id")).expect("one start, one end");
+        assert_eq!(row.bytes("trace_id"), trace);
+        assert_eq!(row.has("parent_span_id").then(|| row.bytes("parent_span_id")), parent);
+        assert_eq!(row.has("status.code"), number % 7 == 0, "{number}");
+        ends += 1;
+    }
+    assert_eq!(ends, 2 * SPANS);
+}
