@@ -33,6 +33,8 @@ pub struct MetricSample {
     pub kind: RecordType,
     /// What its values are.
     pub metric: MetricKind,
+    /// Which attachment to the ring it is from: the same for all instruments of one, and no other's.
+    pub owner: u64,
     /// The pid of its process, in that process's pid namespace.
     pub pid: u32,
     /// Whether its process lives and has the ring, by the kernel's lock: what a dead one has measured does not change.
@@ -93,6 +95,7 @@ impl Observer {
                 at: block.at,
                 kind: block.id,
                 metric: block.kind,
+                owner: u64::from(now.slot) << 48 | now.epoch,
                 pid: now.pid,
                 is_alive,
                 start_time_unix_nano,

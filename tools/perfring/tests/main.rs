@@ -15,6 +15,7 @@ mod file_systems;
 mod files;
 mod generated;
 mod guide;
+mod instruments;
 mod kernel;
 mod kinds;
 mod large;

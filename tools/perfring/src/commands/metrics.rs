@@ -14,34 +14,52 @@ use perfring_telemetry::names;
 use perfring_types::Class;
 use perfring_types::read::{Type, TypeTable, Value};
 use serde_json::{Map, json};
+use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
 
 /// Show what the instruments of processes have measured: counters, gauges and histograms
 ///
 /// They are in the metrics area of a ring (`perfring create --producers many --metrics-size 1M`), where processes keep them as memory. Each line has
-/// the values of one process: those of a dead one do not change any more. Changes nothing: the file of killed processes, or a copy
-/// of it, can be shown as well. If an area is damaged, what precedes the damage is shown and the exit code is 4.
+/// the values of one process, and its name if its resource has `service.name`. The values of a dead process stay. With --sum each
+/// line has what all processes of a ring measured together, dead ones included. The command changes nothing: it shows the file of
+/// killed processes, or a copy of it, as well. If an area is damaged, what precedes the damage is shown and the exit code is 4.
 ///
 /// Of a histogram the text has estimates of its median and its 99th percentile: the upper bounds of their buckets. JSON has an object
-/// per instrument and process, with the buckets.
+/// per line, with the buckets and with all that the resource says.
 ///
-/// Example: perfring metrics /dev/shm/shop
+/// Example: perfring metrics /dev/shm/shop --sum
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A path, shm:NAME, or a directory of rings
     #[arg(value_parser = args::location())]
     ring: Location,
+    /// Add up what processes have measured. Gauges have no sum: each process's is shown
+    #[arg(long)]
+    sum: bool,
     #[command(flatten)]
     format: FiguresFormat,
 }
 
-/// An instrument of a process.
+/// Attributes of an instrument or of a process.
+type Attributes = Vec<(String, Value)>;
+
+/// An instrument of a process, or of several whose values were added up.
 struct Row {
     name: String,
     unit: String,
     description: String,
-    attributes: Vec<(String, Value)>,
+    attributes: Attributes,
     sample: MetricSample,
+    of: Of,
+}
+
+/// Whose values a row has.
+enum Of {
+    /// One process, and what its resource says of it.
+    Process(Attributes),
+    /// So many.
+    Sum(u64),
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -62,7 +80,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         // The types after the samples: an instrument's type was registered before it.
         let types = TypeTable::from_entries(observer.types().entries());
         let name = printable(&ring.name(observer.layout()));
-        let rows = rows(&metrics, &types);
+        let mut rows = rows(&metrics, &types);
+        if args.sum {
+            rows = sums(rows);
+        }
         let written = match args.format.is_json() {
             true => write_json(&mut out, several.then_some(&*name), &rows),
             false => write_text(&mut out, several.then_some(&*name), &rows),
@@ -101,19 +122,93 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn rows(metrics: &MetricSamples, types: &TypeTable) -> Vec<Row> {
+    let mut resources = HashMap::new();
+    for sample in &metrics.samples {
+        let MetricValue::Record(payload) = &sample.value else { continue };
+        let attributes = types.get(sample.kind).and_then(|kind| resource(kind, payload));
+        resources.extend(attributes.map(|attributes| (sample.owner, attributes)));
+    }
     let measured = |sample: &&MetricSample| !matches!(sample.value, MetricValue::Record(_));
+    let of = |sample: &MetricSample| {
+        Of::Process(resources.get(&sample.owner).cloned().unwrap_or_default())
+    };
     let mut rows: Vec<Row> = metrics
         .samples
         .iter()
         .filter(measured)
-        .map(|sample| row(sample, types.get(sample.kind)))
+        .map(|sample| row(sample, types.get(sample.kind), of(sample)))
         .collect();
     rows.sort_by(|a, b| a.name.cmp(&b.name)); // stable: attributes and processes as they came
     rows
 }
 
+/// Returns what a process has said of itself; `None` if the record says something else.
+fn resource(kind: &Type, payload: &[u8]) -> Option<Attributes> {
+    let class = kind.class.known().filter(|class| *class == Class::Resource)?;
+    let Value::Struct(fields) = kind.decode(payload).ok()? else { return None };
+    let attribute =
+        |(name, value): (Arc<str>, _)| Some((names::attribute(class, &name)?.to_owned(), value));
+    Some(fields.into_iter().filter_map(attribute).collect())
+}
+
+/// Adds up rows of the same type and kind of values, in the order of the first of each.
+fn sums(rows: Vec<Row>) -> Vec<Row> {
+    let mut sums: Vec<Row> = Vec::new();
+    let mut found = HashMap::new();
+    for mut row in rows {
+        if matches!(row.sample.metric, MetricKind::GaugeI64 | MetricKind::GaugeF64) {
+            sums.push(row);
+            continue;
+        }
+        let at = *found.entry((row.sample.kind, row.sample.metric)).or_insert(sums.len());
+        match sums.get_mut(at) {
+            Some(Row { sample, of: Of::Sum(processes), .. }) => {
+                *processes += 1;
+                add(&mut sample.value, &row.sample.value);
+            }
+            _ => {
+                row.of = Of::Sum(1);
+                sums.push(row);
+            }
+        }
+    }
+    sums
+}
+
+/// Adds values of the same kind.
+fn add(to: &mut MetricValue, more: &MetricValue) {
+    match (to, more) {
+        (MetricValue::U64(to), MetricValue::U64(more)) => *to = to.saturating_add(*more),
+        (MetricValue::I64(to), MetricValue::I64(more)) => *to = to.saturating_add(*more),
+        (MetricValue::F64(to), MetricValue::F64(more)) => *to += more,
+        (
+            MetricValue::Histogram { counts, zeros, sum, range, refused, .. },
+            MetricValue::Histogram {
+                counts: more_counts,
+                zeros: more_zeros,
+                sum: more_sum,
+                range: more_range,
+                refused: more_refused,
+                ..
+            },
+        ) => {
+            for (to, more) in counts.iter_mut().zip(more_counts) {
+                *to = to.saturating_add(*more);
+            }
+            *zeros = zeros.saturating_add(*more_zeros);
+            *refused = refused.saturating_add(*more_refused);
+            *sum += more_sum;
+            *range = match (*range, *more_range) {
+                (Some((least, greatest)), Some((a, b))) => Some((least.min(a), greatest.max(b))),
+                (one, other) => one.or(other),
+            };
+        }
+        _ => {}
+    }
+}
+
 /// Returns an instrument with what its type says; without a type, with the type's number as its name.
-fn row(sample: &MetricSample, kind: Option<&Type>) -> Row {
+fn row(sample: &MetricSample, kind: Option<&Type>, of: Of) -> Row {
     // An empty record has what the type has as constants.
     let decoded = kind.and_then(|kind| Some((kind, kind.decode(&[]).ok()?)));
     let mut row = Row {
@@ -122,6 +217,7 @@ fn row(sample: &MetricSample, kind: Option<&Type>) -> Row {
         description: String::new(),
         attributes: Vec::new(),
         sample: sample.clone(),
+        of,
     };
     let Some((kind, Value::Struct(fields))) = decoded else { return row };
     let class = kind.class.known().unwrap_or(Class::Plain);
@@ -152,19 +248,26 @@ fn kind_of(kind: MetricKind) -> &'static str {
 }
 
 fn write_json(out: &mut impl Write, ring: Option<&str>, rows: &[Row]) -> io::Result<()> {
-    for Row { name, unit, description, attributes, sample } in rows {
-        let attributes: Map<String, _> =
-            attributes.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    let object_of = |attributes: &Attributes| -> Map<String, serde_json::Value> {
+        attributes.iter().map(|(name, value)| (name.clone(), json!(value))).collect()
+    };
+    for Row { name, unit, description, attributes, sample, of } in rows {
         let mut object = json!({
             "name": name,
             "kind": kind_of(sample.metric),
             "unit": unit,
             "description": description,
-            "attributes": attributes,
-            "pid": sample.pid,
-            "alive": sample.is_alive,
-            "start_time_unix_ns": sample.start_time_unix_nano,
+            "attributes": object_of(attributes),
         });
+        let whose = match of {
+            Of::Process(resource) => json!({
+                "pid": sample.pid,
+                "alive": sample.is_alive,
+                "start_time_unix_ns": sample.start_time_unix_nano,
+                "resource": object_of(resource),
+            }),
+            Of::Sum(processes) => json!({ "processes": processes }),
+        };
         let more = match &sample.value {
             MetricValue::U64(value) => json!({ "value": value }),
             MetricValue::I64(value) => json!({ "value": value }),
@@ -188,11 +291,13 @@ fn write_json(out: &mut impl Write, ring: Option<&str>, rows: &[Row]) -> io::Res
             }
             _ => json!({}),
         };
-        if let (Some(object), serde_json::Value::Object(more)) = (object.as_object_mut(), more) {
-            object.extend(more);
-            if let Some(ring) = ring {
-                object.insert("ring".to_owned(), ring.into());
-            }
+        if let Some(object) = object.as_object_mut() {
+            let parts = [whose, more].into_iter().filter_map(|part| match part {
+                serde_json::Value::Object(part) => Some(part),
+                _ => None,
+            });
+            object.extend(parts.flatten());
+            object.extend(ring.map(|ring| ("ring".to_owned(), ring.into())));
         }
         line(out, &object)?;
     }
@@ -284,8 +389,15 @@ fn short(value: f64) -> String {
 }
 
 fn process(row: &Row) -> String {
-    match row.sample.is_alive {
-        true => format!("process {}", row.sample.pid),
-        false => format!("process {}, ended", row.sample.pid),
-    }
+    let resource = match &row.of {
+        Of::Process(resource) => resource,
+        Of::Sum(1) => return "1 process".to_owned(),
+        Of::Sum(processes) => return format!("{processes} processes"),
+    };
+    let service = resource.iter().find_map(|(name, value)| match value {
+        Value::Str(service) if name == "service.name" => Some(format!(" ({})", printable(service))),
+        _ => None,
+    });
+    let ended = if row.sample.is_alive { "" } else { ", ended" };
+    format!("process {}{}{ended}", row.sample.pid, service.unwrap_or_default())
 }

@@ -1,0 +1,127 @@
+//! `perfring metrics`: what the instruments of processes have measured, by process and added up.
+
+use crate::command::{Place, json_lines, run};
+use perfring_consumer::{MetricKind, Observer, Start};
+use perfring_producer::Buckets;
+use perfring_telemetry::Resource;
+use perfring_telemetry::meter::{Instrument, Meter, options};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// What one process measures: `orders` of cards, `amounts`, a temperature, and an up-down counter.
+fn measured(ring: &Path, service: &'static str, orders: u64, amounts: &[f64]) -> Meter {
+    let resource = Resource::here().with("service.name", service);
+    let meter = Meter::open_or_create(ring, &options(), resource).unwrap();
+    let attributes = &[("by", "card".into())];
+    let paid = Instrument { unit: "{order}", attributes, ..Instrument::new("orders") };
+    meter.counter::<u64>(&paid).unwrap().add(orders);
+    let buckets = Buckets::new(2, -4, 8).unwrap();
+    let amount = Instrument { unit: "EUR", buckets, ..Instrument::new("amount") };
+    let amount = meter.histogram(&amount).unwrap();
+    amounts.iter().for_each(|value| amount.record(*value));
+    meter.gauge::<f64>(&Instrument::new("temperature")).unwrap().set(orders as f64 / 2.0);
+    meter.up_down_counter::<i64>(&Instrument::new("open")).unwrap().add(-3);
+    meter
+}
+
+fn named<'a>(lines: &'a [Value], name: &str) -> Vec<&'a Value> {
+    lines.iter().filter(|line| line["name"] == name).collect()
+}
+
+#[test]
+fn each_process_has_a_line_with_its_resource_and_a_sum_is_over_the_dead_too() {
+    let place = Place::new();
+    let ring = place.path("shop");
+    let path = ring.to_str().unwrap();
+    // Two attachments of one process are told apart by more than its pid.
+    drop(measured(&ring, "old", 5, &[1.0, 0.0, -1.0]));
+    let _till = measured(&ring, "till", 7, &[2.0, 300.0]);
+    let _kiosk = measured(&ring, "kiosk", 30, &[]);
+
+    let done = run(&["metrics", path, "--json"], b"");
+    assert_eq!(done.code(), 0, "{}", done.err());
+    let lines = json_lines(&done.out());
+    let orders = named(&lines, "orders");
+    let by_service: Vec<_> = orders
+        .iter()
+        .map(|line| {
+            (line["resource"]["service.name"].clone(), line["value"].clone(), line["alive"].clone())
+        })
+        .collect();
+    assert_eq!(
+        by_service,
+        [
+            (json!("old"), json!(5), json!(false)),
+            (json!("till"), json!(7), json!(true)),
+            (json!("kiosk"), json!(30), json!(true))
+        ]
+    );
+    assert!(orders.iter().all(|line| line["pid"] == std::process::id()));
+
+    let done = run(&["metrics", path, "--json", "--sum"], b"");
+    assert_eq!(done.code(), 0, "{}", done.err());
+    let lines = json_lines(&done.out());
+    let orders = json!({
+        "name": "orders", "kind": "counter", "unit": "{order}", "description": "",
+        "attributes": { "by": "card" }, "processes": 3, "value": 42,
+    });
+    assert_eq!(named(&lines, "orders"), [&orders]);
+    assert_eq!(named(&lines, "open")[0]["value"], json!(-9));
+    assert_eq!(named(&lines, "temperature").len(), 3, "a gauge has no sum");
+    let [amount] = named(&lines, "amount")[..] else { panic!("{lines:?}") };
+    // The last bucket has what is above all bounds: 300.
+    let shown = |name: &str| amount[name].clone();
+    assert_eq!(
+        (shown("count"), shown("sum"), shown("zero_count")),
+        (json!(4), json!(303.0), json!(1))
+    );
+    assert_eq!(
+        (shown("min"), shown("max"), shown("refused")),
+        (json!(0.0), json!(300.0), json!(1))
+    );
+    let counts = amount["bucket_counts"].as_array().unwrap();
+    assert_eq!(counts.iter().map(|count| count.as_u64().unwrap()).sum::<u64>(), 3);
+    assert_eq!(shown("processes"), json!(3));
+}
+
+#[test]
+fn the_text_names_processes_by_their_service() {
+    let place = Place::new();
+    let ring = place.path("shop");
+    drop(measured(&ring, "old", 5, &[]));
+    let _till = measured(&ring, "till\u{1b}", 7, &[]);
+    let pid = std::process::id();
+    let path = ring.to_str().unwrap();
+    let done = run(&["metrics", path], b"");
+    let out = done.out();
+    let orders: Vec<_> = out.lines().filter(|line| line.starts_with("orders by=card  ")).collect();
+    let [old, till] = orders[..] else { panic!("{out}") };
+    assert!(old.ends_with(&format!("  process {pid} (old), ended")), "{out}");
+    assert!(till.ends_with(&format!("  process {pid} (till?)")), "{out}");
+    let done = run(&["metrics", path, "--sum"], b"");
+    let line = done.out().lines().find(|line| line.starts_with("orders")).unwrap().to_owned();
+    let words: Vec<_> = line.split_whitespace().collect();
+    assert_eq!(words, ["orders", "by=card", "12", "{order}", "2", "processes"]);
+}
+
+#[test]
+fn histograms_with_other_buckets_are_not_added() {
+    let place = Place::new();
+    let ring = place.path("shop");
+    let of = |scale| {
+        let meter = Meter::open_or_create(&ring, &options(), Resource::here()).unwrap();
+        let buckets = Buckets::new(scale, -4, 4).unwrap();
+        let instrument = Instrument { buckets, ..Instrument::new("amount") };
+        meter.histogram(&instrument).unwrap().record(1.0);
+        meter
+    };
+    let _both = (of(1), of(2));
+    let metrics = Observer::attach(&ring, Start::Latest).unwrap().metrics().unwrap();
+    let kinds =
+        metrics.samples.iter().filter(|sample| matches!(sample.metric, MetricKind::Histogram(_)));
+    assert_eq!(kinds.count(), 2);
+    let done = run(&["metrics", ring.to_str().unwrap(), "--json", "--sum"], b"");
+    let lines = json_lines(&done.out());
+    let scales: Vec<_> = named(&lines, "amount").iter().map(|line| line["scale"].clone()).collect();
+    assert_eq!(scales, [json!(1), json!(2)]);
+}
