@@ -1,16 +1,16 @@
 //! A ring's figures as JSON objects, with the names of `proto/ABI.md`.
 
 use crate::accounts::Balance;
-use crate::types_use::TypesUse;
+use crate::areas::Areas;
 use perfring_consumer::{
     Count, Evict, Location, ProducerTotals, Producers, Refused, Report, RingTotals, Stat,
     stat::{ConsumerFigures, HeldUp, ProducerFigures, Seat},
 };
 use serde_json::{Map, Value, json};
 
-/// Returns the figures as an object; without those of the type table, if it was not read.
+/// Returns the figures as an object; without those of the other areas, if these were not read.
 #[must_use]
-pub fn object(location: &Location, stat: &Stat, types: Option<&TypesUse>) -> Value {
+pub fn object(location: &Location, stat: &Stat, areas: Option<&Areas>) -> Value {
     let layout = &stat.layout;
     let exclusive = layout.producers == Producers::One;
     let mut object = json!({
@@ -43,11 +43,17 @@ pub fn object(location: &Location, stat: &Stat, types: Option<&TypesUse>) -> Val
         "consumers": stat.consumers.iter().map(named).collect::<Vec<_>>(),
         "damaged": stat.totals.is_none(),
     });
-    if let Some(types) = types {
+    if let Some(Areas { types, metrics }) = areas {
         object["types_size"] = types.size.into();
         object["types_used"] = types.used.into();
         object["type_count"] = types.count.into();
         object["types_damaged"] = (!types.damage.is_empty()).into();
+        object["metrics_size"] = metrics.size.into();
+        object["metrics_used"] = metrics.used.into();
+        object["metrics_damaged"] = metrics.damage.is_some().into();
+        object["instrument_count"] = metrics.count.into();
+        object["instruments_refused"] = metrics.refused.into();
+        object["instruments_replaced"] = metrics.replaced.into();
     }
     if let (Some(totals), Some(object)) = (&stat.totals, object.as_object_mut()) {
         object.insert("balanced".to_owned(), Balance::of(layout.policy, totals).holds().into());

@@ -1,7 +1,7 @@
 //! The use of a ring's type table.
 
 use perfring_abi::TYPES_FIRST;
-use perfring_consumer::{AttachError, Location, Observer, Start};
+use perfring_consumer::Observer;
 use perfring_types::read::TypeTable;
 
 /// How full a ring's type table is.
@@ -18,14 +18,6 @@ pub struct TypesUse {
 }
 
 impl TypesUse {
-    /// Reads a ring's type table. Needs read permission, and disturbs no process.
-    ///
-    /// # Errors
-    /// See [`AttachError`].
-    pub fn read(location: &Location) -> Result<Self, AttachError> {
-        Ok(Self::of(&Observer::attach(location, Start::Oldest)?))
-    }
-
     /// Reads the type table that an observer sees.
     #[must_use]
     pub fn of(observer: &Observer) -> Self {

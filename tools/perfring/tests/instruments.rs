@@ -125,3 +125,46 @@ fn histograms_with_other_buckets_are_not_added() {
     let scales: Vec<_> = named(&lines, "amount").iter().map(|line| line["scale"].clone()).collect();
     assert_eq!(scales, [json!(1), json!(2)]);
 }
+
+#[test]
+fn stat_and_doctor_say_how_full_the_area_is_and_what_found_no_room() {
+    let place = Place::new();
+    let ring = place.path("shop");
+    let path = ring.to_str().unwrap();
+    // One page: the resource and some thirty instruments.
+    let small = perfring_producer::Options { metrics_size: 4096, ..options() };
+    let meter = Meter::open_or_create(&ring, &small, Resource::here()).unwrap();
+    let names: Vec<String> = (0..40).map(|number| format!("instrument {number}")).collect();
+    let made = |name: &String| meter.counter::<u64>(&Instrument::new(name)).is_ok();
+    let fit = names.iter().filter(|name| made(name)).count();
+    let refused = names.len() - fit;
+    assert!(fit > 0 && refused > 0);
+
+    let figures = &json_lines(&run(&["stat", path, "--json"], b"").out())[0];
+    let figure = |name: &str| figures[name].as_u64().unwrap();
+    assert_eq!(
+        (figure("instrument_count"), figure("instruments_refused")),
+        (fit as u64, refused as u64)
+    );
+    assert_eq!((figure("metrics_size"), figure("instruments_replaced")), (4096, 0));
+    assert!(figure("metrics_used") > 4096 - 128 && figures["metrics_damaged"] == false);
+    let line = format!(
+        "{fit} instruments, {} bytes of 4 KiB used; {refused} found no room",
+        figure("metrics_used")
+    );
+    let stat = run(&["stat", path], b"").out();
+    assert!(
+        stat.lines().any(|shown| shown.starts_with("  metrics") && shown.ends_with(&line)),
+        "{stat}"
+    );
+    let doctor = run(&["doctor", path], b"").out();
+    assert!(doctor.contains(&line) && doctor.contains("--metrics-size"), "{doctor}");
+
+    // A ring without an area has no such line.
+    let plain = place.path("plain");
+    drop(perfring_producer::Producer::create(&plain, &Default::default()).unwrap());
+    let plain = plain.to_str().unwrap();
+    let stat = run(&["stat", plain], b"").out();
+    assert!(!stat.contains("metrics"), "{stat}");
+    assert_eq!(json_lines(&run(&["stat", plain, "--json"], b"").out())[0]["metrics_size"], 0);
+}

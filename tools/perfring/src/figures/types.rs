@@ -1,6 +1,7 @@
-//! The use of a ring's type table, in words.
+//! The use of a ring's type table and of its metrics area, in words.
 
 use crate::args::show_size;
+use perfring_figures::areas::MetricsUse;
 use perfring_figures::owner::count;
 use perfring_figures::types_use::TypesUse;
 
@@ -8,4 +9,17 @@ use perfring_figures::types_use::TypesUse;
 pub(crate) fn used(types: &TypesUse) -> String {
     let (number, used, size) = (types.count, types.used, show_size(types.size));
     format!("{}, {used} bytes of {size} used", count(number, "type"))
+}
+
+/// Formats how full a metrics area is, and what it has no room for.
+pub(crate) fn measured(metrics: &MetricsUse) -> String {
+    let (used, size) = (metrics.used, show_size(metrics.size));
+    let mut text = format!("{}, {used} bytes of {size} used", count(metrics.count, "instrument"));
+    if metrics.refused > 0 {
+        text += &format!("; {} found no room", metrics.refused);
+    }
+    if metrics.replaced > 0 {
+        text += &format!("; {} of ended processes replaced", metrics.replaced);
+    }
+    text
 }

@@ -140,8 +140,9 @@ class RingStat(TypedDict):
 
     The totals are those of `RingTotals`. A ring with ``damaged`` totals has none, and no
     ``balanced``: whether every record is accounted for, of a ring at rest. ``types_size``,
-    ``types_used``, ``type_count`` and ``types_damaged`` are of the type table. ``producer`` is None
-    of a ring for many producers, whose ``slots`` are listed instead.
+    ``types_used``, ``type_count`` and ``types_damaged`` are of the type table, and the six from
+    ``metrics_size`` on are of the metrics area. ``producer`` is None of a ring for many producers,
+    whose ``slots`` are listed instead.
     """
 
     ring: str
@@ -173,6 +174,12 @@ class RingStat(TypedDict):
     types_used: int
     type_count: int
     types_damaged: bool
+    metrics_size: int
+    metrics_used: int
+    metrics_damaged: bool
+    instrument_count: int
+    instruments_refused: int
+    instruments_replaced: int
     balanced: NotRequired[bool]
     data_head: NotRequired[int]
     data_tail: NotRequired[int]

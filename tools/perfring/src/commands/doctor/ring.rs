@@ -10,13 +10,14 @@ use super::report::Report;
 use crate::args::show_size;
 use crate::failure::Failure;
 use crate::figures::agreed;
-use crate::figures::types::used;
+use crate::figures::types::{measured, used};
 use nix::unistd::{AccessFlags, Uid, eaccess};
 use perfring_consumer::{
-    Layout, Location, Producers, Refused, RingTotals, Stat,
+    Layout, Location, Observer, Producers, Refused, RingTotals, Start, Stat,
     files::{FileSystem, RingFile},
 };
 use perfring_figures::accounts::{Balance, is_fed};
+use perfring_figures::areas::Areas;
 use perfring_figures::named::is_read;
 use perfring_figures::owner::count;
 use perfring_figures::types_use::TypesUse;
@@ -36,7 +37,7 @@ pub(super) fn check(report: &mut Report, location: &Location) -> Result<(), Fail
     read_locks::check(report, location)?;
     pages(report, &stat.layout)?;
     boot(report, &stat.layout)?;
-    types(report, location)?;
+    areas(report, location)?;
     if let Some(totals) = &stat.totals {
         accounts(report, &stat, totals)?;
         owners::check(report, location, &stat)?;
@@ -161,21 +162,37 @@ fn boot(report: &mut Report, layout: &Layout) -> Result<(), Failure> {
     }
 }
 
-fn types(report: &mut Report, location: &Location) -> Result<(), Failure> {
-    let types = match TypesUse::read(location) {
-        Ok(types) => types,
+fn areas(report: &mut Report, location: &Location) -> Result<(), Failure> {
+    let Areas { types, metrics } = match Observer::attach(location, Start::Latest) {
+        Ok(observer) => Areas::of(&observer),
         Err(error) => return report.refused("types", error.into()),
     };
+    self::types(report, &types)?;
+    if metrics.size == 0 {
+        return Ok(());
+    }
+    if let Some(damage) = &metrics.damage {
+        let message = format!("{damage}; {}", measured(&metrics));
+        report.refused("metrics", Failure::Damaged(message))
+    } else if metrics.refused > 0 {
+        let advice = "create the next ring with more (`perfring create --metrics-size`)";
+        report.warn("metrics", measured(&metrics), advice)
+    } else {
+        report.ok("metrics", measured(&metrics))
+    }
+}
+
+fn types(report: &mut Report, types: &TypesUse) -> Result<(), Failure> {
     if types.size == 0 {
         report.ok("types", "no table, as its creator chose: records are bytes")
     } else if !types.damage.is_empty() {
         let message = types.damage.join("; ");
-        report.refused("types", Failure::Damaged(format!("{message}; {}", used(&types))))
+        report.refused("types", Failure::Damaged(format!("{message}; {}", used(types))))
     } else if types.is_nearly_full() {
         let advice = "create the next ring with more (`perfring create --types-size`)";
-        report.warn("types", format!("the table is nearly full: {}", used(&types)), advice)
+        report.warn("types", format!("the table is nearly full: {}", used(types)), advice)
     } else {
-        report.ok("types", used(&types))
+        report.ok("types", used(types))
     }
 }
 

@@ -3,13 +3,14 @@
 use super::producers;
 use crate::args::show_size;
 use crate::columns::paragraph;
-use crate::figures::types::used;
+use crate::figures::types::{measured, used};
 use perfring_abi::Lead;
 use perfring_consumer::{
     Evict, Layout, Location, Policy, Producers, Report, RingTotals, Stat,
     stat::{ConsumerFigures, OwnerInfo, Seat},
 };
 use perfring_figures::accounts::{Balance, Fill, counts, is_fed};
+use perfring_figures::areas::{Areas, MetricsUse};
 use perfring_figures::named::{is_read, lag, state};
 use perfring_figures::owner::{held_up, name, user};
 use perfring_figures::process::State;
@@ -29,7 +30,7 @@ impl<W: Write> Page<'_, W> {
         &mut self,
         location: &Location,
         stat: &Stat,
-        types: &TypesUse,
+        areas: &Areas,
         since: Option<(Duration, &Stat)>,
     ) -> io::Result<()> {
         let layout = &stat.layout;
@@ -44,7 +45,10 @@ impl<W: Write> Page<'_, W> {
         if layout.aux_size != 0 {
             self.line("aux area", &aux(layout, stat.totals.as_ref()))?;
         }
-        self.line("types", &types_line(types))?;
+        self.line("types", &types_line(&areas.types))?;
+        if layout.metrics_size != 0 {
+            self.line("metrics", &metrics_line(&areas.metrics))?;
+        }
         let timestamps = match layout.lead() {
             Lead::None => "no timestamps",
             Lead::Time => "each record has a timestamp",
@@ -151,6 +155,13 @@ fn types_line(types: &TypesUse) -> String {
         _ if types.size == 0 => "no table".to_owned(),
         [] => used(types),
         damage => format!("damaged, {}: {}", used(types), damage.join("; ")),
+    }
+}
+
+fn metrics_line(metrics: &MetricsUse) -> String {
+    match &metrics.damage {
+        None => measured(metrics),
+        Some(damage) => format!("damaged, {}: {damage}", measured(metrics)),
     }
 }
 
