@@ -33,7 +33,8 @@ pub struct MetricSample {
     pub kind: RecordType,
     /// What its values are.
     pub metric: MetricKind,
-    /// Which attachment to the ring it is from: the same for all instruments of one, and no other's.
+    /// The number of the attachment to the ring that it is from. All instruments of one attachment have the same number, and no
+    /// other attachment has it.
     pub owner: u64,
     /// The pid of its process, in that process's pid namespace.
     pub pid: u32,

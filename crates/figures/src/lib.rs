@@ -5,7 +5,7 @@
 //! | [`accounts`] | what was written, read and lost, and how full a ring is |
 //! | [`agreed`] | a consistent set of figures |
 //! | [`json`] | the figures as a JSON object, with the names of `proto/ABI.md` |
-//! | [`types_use`], [`areas`] | how full a type table and a metrics area are |
+//! | [`areas`] | how full a type table and a metrics area are |
 //! | [`owner`], [`named`], [`process`] | producers and consumers in words, and what /proc says of them |
 //! | [`escape`] | text that is safe for a terminal |
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -19,4 +19,3 @@ pub mod json;
 pub mod named;
 pub mod owner;
 pub mod process;
-pub mod types_use;

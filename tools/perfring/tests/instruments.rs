@@ -33,7 +33,7 @@ fn each_process_has_a_line_with_its_resource_and_a_sum_is_over_the_dead_too() {
     let place = Place::new();
     let ring = place.path("shop");
     let path = ring.to_str().unwrap();
-    // Two attachments of one process are told apart by more than its pid.
+    // All three attachments have the same pid.
     drop(measured(&ring, "old", 5, &[1.0, 0.0, -1.0]));
     let _till = measured(&ring, "till", 7, &[2.0, 300.0]);
     let _kiosk = measured(&ring, "kiosk", 30, &[]);
@@ -167,4 +167,38 @@ fn stat_and_doctor_say_how_full_the_area_is_and_what_found_no_room() {
     let stat = run(&["stat", plain], b"").out();
     assert!(!stat.contains("metrics"), "{stat}");
     assert_eq!(json_lines(&run(&["stat", plain, "--json"], b"").out())[0]["metrics_size"], 0);
+}
+
+#[test]
+fn a_damaged_area_is_named_by_every_command_and_what_precedes_the_damage_is_shown() {
+    let place = Place::new();
+    let ring = place.path("shop");
+    let path = ring.to_str().unwrap();
+    let meter = Meter::open_or_create(&ring, &options(), Resource::here()).unwrap();
+    let made = |name| meter.counter::<u64>(&Instrument::new(name)).unwrap().add(7);
+    made("first");
+    let used = Observer::attach(&ring, Start::Latest).unwrap().metrics().unwrap().used;
+    made("second");
+    let mut image = std::fs::read(&ring).unwrap();
+    let area = u64::from_le_bytes(image[1328..1336].try_into().unwrap()) + used;
+    // The second word of the second counter's block, its size.
+    image[area as usize + 8..][..8].fill(0xFF);
+    let copy = place.path("copy");
+    std::fs::write(&copy, image).unwrap();
+    let copy = copy.to_str().unwrap();
+
+    assert_eq!(run(&["metrics", path], b"").code(), 0);
+    let done = run(&["metrics", copy, "--json"], b"");
+    assert_eq!(done.code(), 4, "{}", done.err());
+    let lines = json_lines(&done.out());
+    assert_eq!((named(&lines, "first").len(), named(&lines, "second").len()), (1, 0));
+    let figures = json_lines(&run(&["stat", copy, "--json"], b"").out());
+    assert_eq!(
+        (&figures[0]["metrics_damaged"], &figures[0]["instrument_count"]),
+        (&json!(true), &json!(1))
+    );
+    let stat = run(&["stat", copy], b"").out();
+    assert!(stat.contains("  metrics      damaged, 1 instrument, "), "{stat}");
+    let doctor = run(&["doctor", copy], b"");
+    assert!(doctor.code() == 4 && doctor.out().contains("metrics"), "{}", doctor.out());
 }

@@ -1,5 +1,5 @@
 //! A ring's figures, as several commands show them.
 
 pub(crate) mod agreed;
+pub(crate) mod areas;
 pub(crate) mod opened;
-pub(crate) mod types;

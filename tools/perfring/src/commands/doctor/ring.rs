@@ -10,17 +10,16 @@ use super::report::Report;
 use crate::args::show_size;
 use crate::failure::Failure;
 use crate::figures::agreed;
-use crate::figures::types::{measured, used};
+use crate::figures::areas::{metrics_used, types_used};
 use nix::unistd::{AccessFlags, Uid, eaccess};
 use perfring_consumer::{
     Layout, Location, Observer, Producers, Refused, RingTotals, Start, Stat,
     files::{FileSystem, RingFile},
 };
 use perfring_figures::accounts::{Balance, is_fed};
-use perfring_figures::areas::Areas;
+use perfring_figures::areas::{Areas, TypesUse};
 use perfring_figures::named::is_read;
 use perfring_figures::owner::count;
-use perfring_figures::types_use::TypesUse;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -172,13 +171,13 @@ fn areas(report: &mut Report, location: &Location) -> Result<(), Failure> {
         return Ok(());
     }
     if let Some(damage) = &metrics.damage {
-        let message = format!("{damage}; {}", measured(&metrics));
+        let message = format!("{damage}; {}", metrics_used(&metrics));
         report.refused("metrics", Failure::Damaged(message))
     } else if metrics.refused > 0 {
         let advice = "create the next ring with more (`perfring create --metrics-size`)";
-        report.warn("metrics", measured(&metrics), advice)
+        report.warn("metrics", metrics_used(&metrics), advice)
     } else {
-        report.ok("metrics", measured(&metrics))
+        report.ok("metrics", metrics_used(&metrics))
     }
 }
 
@@ -187,12 +186,12 @@ fn types(report: &mut Report, types: &TypesUse) -> Result<(), Failure> {
         report.ok("types", "no table, as its creator chose: records are bytes")
     } else if !types.damage.is_empty() {
         let message = types.damage.join("; ");
-        report.refused("types", Failure::Damaged(format!("{message}; {}", used(types))))
+        report.refused("types", Failure::Damaged(format!("{message}; {}", types_used(types))))
     } else if types.is_nearly_full() {
         let advice = "create the next ring with more (`perfring create --types-size`)";
-        report.warn("types", format!("the table is nearly full: {}", used(types)), advice)
+        report.warn("types", format!("the table is nearly full: {}", types_used(types)), advice)
     } else {
-        report.ok("types", used(types))
+        report.ok("types", types_used(types))
     }
 }
 

@@ -3,18 +3,17 @@
 use super::producers;
 use crate::args::show_size;
 use crate::columns::paragraph;
-use crate::figures::types::{measured, used};
+use crate::figures::areas::{metrics_used, types_used};
 use perfring_abi::Lead;
 use perfring_consumer::{
     Evict, Layout, Location, Policy, Producers, Report, RingTotals, Stat,
     stat::{ConsumerFigures, OwnerInfo, Seat},
 };
 use perfring_figures::accounts::{Balance, Fill, counts, is_fed};
-use perfring_figures::areas::{Areas, MetricsUse};
+use perfring_figures::areas::{Areas, MetricsUse, TypesUse};
 use perfring_figures::named::{is_read, lag, state};
 use perfring_figures::owner::{held_up, name, user};
 use perfring_figures::process::State;
-use perfring_figures::types_use::TypesUse;
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -153,15 +152,15 @@ fn full(size: u64, fill: Option<Fill>) -> String {
 fn types_line(types: &TypesUse) -> String {
     match &types.damage[..] {
         _ if types.size == 0 => "no table".to_owned(),
-        [] => used(types),
-        damage => format!("damaged, {}: {}", used(types), damage.join("; ")),
+        [] => types_used(types),
+        damage => format!("damaged, {}: {}", types_used(types), damage.join("; ")),
     }
 }
 
 fn metrics_line(metrics: &MetricsUse) -> String {
     match &metrics.damage {
-        None => measured(metrics),
-        Some(damage) => format!("damaged, {}: {damage}", measured(metrics)),
+        None => metrics_used(metrics),
+        Some(damage) => format!("damaged, {}: {damage}", metrics_used(metrics)),
     }
 }
 

@@ -1,18 +1,17 @@
 //! The use of a ring's type table and of its metrics area, in words.
 
 use crate::args::show_size;
-use perfring_figures::areas::MetricsUse;
+use perfring_figures::areas::{MetricsUse, TypesUse};
 use perfring_figures::owner::count;
-use perfring_figures::types_use::TypesUse;
 
-/// Formats how full it is.
-pub(crate) fn used(types: &TypesUse) -> String {
+/// Formats how full a type table is.
+pub(crate) fn types_used(types: &TypesUse) -> String {
     let (number, used, size) = (types.count, types.used, show_size(types.size));
     format!("{}, {used} bytes of {size} used", count(number, "type"))
 }
 
 /// Formats how full a metrics area is, and what it has no room for.
-pub(crate) fn measured(metrics: &MetricsUse) -> String {
+pub(crate) fn metrics_used(metrics: &MetricsUse) -> String {
     let (used, size) = (metrics.used, show_size(metrics.size));
     let mut text = format!("{}, {used} bytes of {size} used", count(metrics.count, "instrument"));
     if metrics.refused > 0 {
