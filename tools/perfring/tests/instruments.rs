@@ -63,7 +63,7 @@ fn each_process_has_a_line_with_its_resource_and_a_sum_is_over_the_dead_too() {
     let lines = json_lines(&done.out());
     let orders = json!({
         "name": "orders", "kind": "counter", "unit": "{order}", "description": "",
-        "attributes": { "by": "card" }, "processes": 3, "value": 42,
+        "attributes": { "by": "card" }, "processes": 3, "complete": true, "value": 42,
     });
     assert_eq!(named(&lines, "orders"), [&orders]);
     assert_eq!(named(&lines, "open")[0]["value"], json!(-9));
@@ -190,6 +190,9 @@ fn a_damaged_area_is_named_by_every_command_and_what_precedes_the_damage_is_show
     assert_eq!(run(&["metrics", path], b"").code(), 0);
     let done = run(&["metrics", copy, "--json"], b"");
     assert_eq!(done.code(), 4, "{}", done.err());
+    assert!(done.err().contains("what is behind that is not shown"), "{}", done.err());
+    let summed = json_lines(&run(&["metrics", copy, "--json", "--sum"], b"").out());
+    assert_eq!(summed[0]["complete"], false);
     let lines = json_lines(&done.out());
     assert_eq!((named(&lines, "first").len(), named(&lines, "second").len()), (1, 0));
     let figures = json_lines(&run(&["stat", copy, "--json"], b"").out());
@@ -201,4 +204,31 @@ fn a_damaged_area_is_named_by_every_command_and_what_precedes_the_damage_is_show
     assert!(stat.contains("  metrics      damaged, 1 instrument, "), "{stat}");
     let doctor = run(&["doctor", copy], b"");
     assert!(doctor.code() == 4 && doctor.out().contains("metrics"), "{}", doctor.out());
+}
+
+#[test]
+fn a_sum_that_lacks_replaced_values_is_marked_in_every_output() {
+    let place = Place::new();
+    let ring = place.path("shop");
+    let path = ring.to_str().unwrap();
+    let small = perfring_producer::Options { metrics_size: 4096, ..options() };
+    let one = || {
+        let meter = Meter::open_or_create(&ring, &small, Resource::here()).unwrap();
+        meter.counter::<u64>(&Instrument::new("orders")).unwrap().add(1);
+    };
+    one();
+    let done = run(&["metrics", path, "--sum"], b"");
+    assert!(done.out().ends_with("  1 process\n") && done.err().is_empty(), "{}", done.out());
+    // More processes than the area has room for.
+    (0..99).for_each(|_| one());
+    let metrics = Observer::attach(&ring, Start::Latest).unwrap().metrics().unwrap();
+    assert!(metrics.dropped > 0 && metrics.refused == 0);
+    let done = run(&["metrics", path, "--sum"], b"");
+    assert!(done.out().ends_with(" processes, perhaps not all\n"), "{}", done.out());
+    assert!(done.err().contains("so the sums lack those"), "{}", done.err());
+    let line = &json_lines(&run(&["metrics", path, "--sum", "--json"], b"").out())[0];
+    assert!(line["complete"] == false && line["value"].as_u64().unwrap() < 100, "{line}");
+    let doctor = run(&["doctor", path], b"").out();
+    let warned = doctor.lines().any(|line| line.starts_with("  warn  metrics"));
+    assert!(warned && doctor.contains("of ended processes replaced"), "{doctor}");
 }

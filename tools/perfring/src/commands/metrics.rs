@@ -21,9 +21,11 @@ use std::sync::Arc;
 /// Show what the instruments of processes have measured: counters, gauges and histograms
 ///
 /// They are in the metrics area of a ring (`perfring create --producers many --metrics-size 1M`), where processes keep them as memory. Each line has
-/// the values of one process, and its name if its resource has `service.name`. The values of a dead process stay. With --sum each
-/// line has what all processes of a ring measured together, dead ones included. The command changes nothing: it shows the file of
-/// killed processes, or a copy of it, as well. If an area is damaged, what precedes the damage is shown and the exit code is 4.
+/// the values of one process, and its name if its resource has `service.name`. The values of a dead process stay until an area that
+/// is full needs their room. With --sum each line adds up all processes whose values are there, dead ones included. A sum that may
+/// lack some is marked `perhaps not all` (in JSON `"complete": false`): values were replaced or found no room, or the area is damaged. The
+/// command changes nothing: it shows the file of killed processes, or a copy of it, as well. If an area is damaged, what precedes
+/// the damage is shown and the exit code is 4.
 ///
 /// Of a histogram the text has estimates of its median and its 99th percentile: the upper bounds of their buckets. JSON has an object
 /// per line, with the buckets and with all that the resource says.
@@ -58,8 +60,8 @@ struct Row {
 enum Of {
     /// One process, and what its resource says of it.
     Process(Attributes),
-    /// So many.
-    Sum(u64),
+    /// So many, and whether the area certainly has the values of all that have measured.
+    Sum { processes: u64, is_complete: bool },
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -82,7 +84,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let name = printable(&ring.name(observer.layout()));
         let mut rows = rows(&metrics, &types);
         if args.sum {
-            rows = sums(rows);
+            let is_complete =
+                metrics.refused == 0 && metrics.dropped == 0 && metrics.damage.is_none();
+            rows = sums(rows, is_complete);
         }
         let written = match args.format.is_json() {
             true => write_json(&mut out, several.then_some(&*name), &rows),
@@ -92,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         shown |= !rows.is_empty();
         if metrics.refused > 0 {
             note(&format!(
-                "{ring}: {} found no room, so what that should have measured is nowhere ({} of {} bytes are in use): make the \
+                "{ring}: {} found no room, so those measurements are nowhere ({} of {} bytes are in use): make the \
                  ring with a larger --metrics-size",
                 count(metrics.refused, "instrument"),
                 metrics.used,
@@ -101,11 +105,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         if metrics.dropped > 0 {
             note(&format!(
-                "{ring}: the values of {} of processes that had ended were replaced for want of room",
+                "{ring}: the values of {} of processes that had ended were replaced for want of room, so the sums lack those: make the \
+                 ring with a larger --metrics-size",
                 count(metrics.dropped, "instrument")
             ));
         }
-        damage.extend(metrics.damage.map(|damage| format!("{ring}: {damage}")));
+        if metrics.damage.is_none() && rows.is_empty() && metrics.refused == 0 {
+            note(&format!("{ring}: no instrument has been registered yet"));
+        }
+        damage.extend(metrics.damage.map(|damage| {
+            format!(
+                "{ring}: {damage}: what is behind that is not shown; the ring's records are not concerned"
+            )
+        }));
     }
     out.flush().map_err(Failure::output)?;
     if without > 0 && !shown {
@@ -152,7 +164,7 @@ fn resource(kind: &Type, payload: &[u8]) -> Option<Attributes> {
 }
 
 /// Adds up rows of the same type and kind of values, in the order of the first of each.
-fn sums(rows: Vec<Row>) -> Vec<Row> {
+fn sums(rows: Vec<Row>, is_complete: bool) -> Vec<Row> {
     let mut sums: Vec<Row> = Vec::new();
     let mut found = HashMap::new();
     for mut row in rows {
@@ -162,12 +174,12 @@ fn sums(rows: Vec<Row>) -> Vec<Row> {
         }
         let at = *found.entry((row.sample.kind, row.sample.metric)).or_insert(sums.len());
         match sums.get_mut(at) {
-            Some(Row { sample, of: Of::Sum(processes), .. }) => {
+            Some(Row { sample, of: Of::Sum { processes, .. }, .. }) => {
                 *processes += 1;
                 add(&mut sample.value, &row.sample.value);
             }
             _ => {
-                row.of = Of::Sum(1);
+                row.of = Of::Sum { processes: 1, is_complete };
                 sums.push(row);
             }
         }
@@ -266,7 +278,9 @@ fn write_json(out: &mut impl Write, ring: Option<&str>, rows: &[Row]) -> io::Res
                 "start_time_unix_ns": sample.start_time_unix_nano,
                 "resource": object_of(resource),
             }),
-            Of::Sum(processes) => json!({ "processes": processes }),
+            Of::Sum { processes, is_complete } => {
+                json!({ "processes": processes, "complete": is_complete })
+            }
         };
         let more = match &sample.value {
             MetricValue::U64(value) => json!({ "value": value }),
@@ -391,8 +405,13 @@ fn short(value: f64) -> String {
 fn process(row: &Row) -> String {
     let resource = match &row.of {
         Of::Process(resource) => resource,
-        Of::Sum(1) => return "1 process".to_owned(),
-        Of::Sum(processes) => return format!("{processes} processes"),
+        Of::Sum { processes, is_complete } => {
+            let processes = match processes {
+                1 => "1 process".to_owned(),
+                processes => format!("{processes} processes"),
+            };
+            return if *is_complete { processes } else { processes + ", perhaps not all" };
+        }
     };
     let service = resource.iter().find_map(|(name, value)| match value {
         Value::Str(service) if name == "service.name" => Some(format!(" ({})", printable(service))),

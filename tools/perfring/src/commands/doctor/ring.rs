@@ -173,7 +173,7 @@ fn areas(report: &mut Report, location: &Location) -> Result<(), Failure> {
     if let Some(damage) = &metrics.damage {
         let message = format!("{damage}; {}", metrics_used(&metrics));
         report.refused("metrics", Failure::Damaged(message))
-    } else if metrics.refused > 0 {
+    } else if metrics.refused > 0 || metrics.replaced > 0 {
         let advice = "create the next ring with more (`perfring create --metrics-size`)";
         report.warn("metrics", metrics_used(&metrics), advice)
     } else {
