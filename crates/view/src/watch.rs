@@ -237,19 +237,22 @@ impl Watched {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::STILL;
     use perfring_consumer::Consumer;
     use perfring_producer::{CpuProducer, Options, Producer};
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
     use std::time::Duration;
 
+    /// Polls of a test are so far apart that it does not matter how late they read. Rates are per unit.
+    const UNIT: Duration = Duration::from_secs(1_000_000);
+
     fn row(rows: &[Row], name: &str) -> Row {
         let mut row = rows.iter().find(|row| row.name == name).expect("the ring").clone();
         row.describe();
-        // The polls of a test are seconds apart, but for how late they read.
-        row.rate = row.rate.map(|(records, bytes)| (records.round(), bytes.round()));
-        row.lost_rate = (row.lost_rate * 10.0).round() / 10.0;
+        let unit = UNIT.as_secs_f64();
+        row.rate =
+            row.rate.map(|(records, bytes)| ((records * unit).round(), (bytes * unit).round()));
+        row.lost_rate = (row.lost_rate * unit * 10.0).round() / 10.0;
         row
     }
 
@@ -267,28 +270,31 @@ mod tests {
         for _ in 0..10 {
             one.publish(&[0; 56]).expect("room");
         }
-        let rows = watch.peek(start + Duration::from_secs(2));
+        let rows = watch.peek(start + 2 * UNIT);
         let at = row(&rows, "one");
         assert_eq!((at.rate, at.lag, at.fill.used), (Some((5.0, 320.0)), Some(10), 640));
-        assert_eq!((at.state, row(&rows, "two").state), (State::NoConsumer, State::Quiet(STILL)));
+        assert_eq!(
+            (at.state, row(&rows, "two").state),
+            (State::NoConsumer, State::Quiet(2 * UNIT))
+        );
 
         let mut consumer = Consumer::attach(dir.path().join("one")).expect("the ring");
         let _ = consumer.read();
-        let rows = watch.peek(start + Duration::from_secs(3));
-        assert_eq!(row(&rows, "one").state, State::Stalled(Duration::from_secs(3)));
+        let rows = watch.peek(start + 3 * UNIT);
+        assert_eq!(row(&rows, "one").state, State::Stalled(3 * UNIT));
         while one.publish(&[0; 56]).is_ok() {}
-        let at = row(&watch.peek(start + Duration::from_secs(5)), "one");
+        let at = row(&watch.peek(start + 5 * UNIT), "one");
         assert_eq!((at.state, at.lost, at.lost_rate), (State::Losing, 1, 0.5));
         drop((one, two));
-        let rows = watch.peek(start + Duration::from_secs(6));
+        let rows = watch.peek(start + 6 * UNIT);
         assert_eq!(row(&rows, "two").state, State::Ended);
         while consumer.read().expect("sound").is_some() {}
         consumer.release();
         drop(consumer);
-        let rows = watch.peek(start + Duration::from_secs(7));
+        let rows = watch.peek(start + 7 * UNIT);
         assert_eq!((row(&rows, "one").state, row(&rows, "one").lag), (State::Ended, Some(0)));
         std::fs::remove_file(dir.path().join("one")).expect("the ring");
-        assert_eq!(watch.peek(start + Duration::from_secs(8)).len(), 1);
+        assert_eq!(watch.peek(start + 8 * UNIT).len(), 1);
     }
 
     #[test]
@@ -317,7 +323,7 @@ mod tests {
         let mut producer = Producer::create(&path, &options).expect("a ring");
         let mut watch = Watch::new(vec![path.clone()], Duration::ZERO);
         let start = Instant::now();
-        let mut peek = |seconds| row(&watch.peek(start + Duration::from_secs(seconds)), "ring");
+        let mut peek = |seconds| row(&watch.peek(start + seconds * UNIT), "ring");
         let [mut fast, mut slow] =
             ["fast", "slow"].map(|name| Consumer::attach_as(&path, name).expect("a seat"));
         for _ in 0..10 {
@@ -333,7 +339,7 @@ mod tests {
         assert_eq!((at.lag, at.fill.used), (Some(10), 640));
         let lines: Vec<String> = shown(&at);
         assert_eq!(lines, ["caught up", "a full ring waits for it"]);
-        assert_eq!(peek(4).state, State::Stalled(Duration::from_secs(3)));
+        assert_eq!(peek(4).state, State::Stalled(3 * UNIT));
         slow.read().expect("sound");
         slow.release();
         let at = peek(5);
