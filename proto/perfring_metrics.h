@@ -95,19 +95,17 @@ static inline int perfring_metric_buckets_fit(const struct perfring_metric *metr
 	return metric->first % width == 0 && end % width == 0 && metric->first >= -1022 * width && end <= 1024 * width;
 }
 
-/* Takes the block at `*at` (0 for the first), and moves on. Returns 1; 0 at the end; -1 at a block that no process writes. A
+/* Takes the block at `*at` (0 for the first), and moves on. Returns 1; 0 at the end; -1 at words that no process writes. A
  * block of an unknown kind is passed over. */
 static inline int perfring_metrics_next(const void *area, uint64_t size, uint64_t *at, struct perfring_metric *metric)
 {
 	const uint64_t *words = (const uint64_t *)area;
-	uint64_t used, len, shape, head, owner;
+	uint64_t end, used, len, shape, head, owner;
 	if (!words || size < 64)
 		return 0;
-	used = perfring_metric_load(words);
+	end = perfring_metric_load(words);
 	__atomic_thread_fence(__ATOMIC_ACQUIRE); /* U */
-	if (used > size)
-		used = size;
-	used = used / 64 * 64;
+	used = (end < size ? end : size) / 64 * 64;
 	if (*at < 64)
 		*at = 64;
 	while (*at + 64 <= used) {
@@ -156,7 +154,7 @@ static inline int perfring_metrics_next(const void *area, uint64_t size, uint64_
 		metric->values = block + PERFRING_METRIC_LINE;
 		return 1;
 	}
-	return 0;
+	return end > size || end % 64 ? -1 : 0; /* the blocks before it are good */
 }
 
 /* Returns whether a block still has the owner that it was taken with: call it after its values were loaded. If not, they may be

@@ -4,7 +4,7 @@ use perfring_consumer::{MetricKind, MetricValue, Observer, Start};
 use perfring_producer::types::{Encoding, Schema};
 use perfring_producer::{Buckets, Metrics, Options, files::create};
 use perfring_testkit::rng::Rng;
-use perfring_testkit::size::cases;
+use perfring_testkit::size::{cases, workspace};
 use perfring_tests::foreign::{Build, c_program};
 use perfring_tests::ring_dir;
 use std::fmt::Write;
@@ -59,7 +59,7 @@ fn expected(ring: &Path) -> String {
         }
         text.push('\n');
     }
-    text.push_str(if metrics.damage.is_some() { "damaged\n" } else { "end\n" });
+    text.push_str(if metrics.fill.damage.is_some() { "damaged\n" } else { "end\n" });
     text
 }
 
@@ -95,6 +95,52 @@ fn c_finds_what_rust_finds_in_a_metrics_area() {
 }
 
 #[test]
+fn c_finds_what_is_described_of_the_golden_metrics_area() {
+    let dir = ring_dir();
+    let golden = workspace().join("proto/golden/metrics.perfring");
+    let exe = c_program(Build::Sanitized, "tests/foreign/c_metrics.c", dir.path());
+    let exe = exe.expect("a C compiler: install gcc");
+    let said: Vec<String> = said(&exe, &golden).lines().map(str::to_owned).collect();
+    let text = std::fs::read_to_string(golden.with_extension("expect.json")).unwrap();
+    let expect: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let wanted: Vec<&serde_json::Value> =
+        expect["metrics"]["samples"].as_array().unwrap().iter().collect();
+    let shown: Vec<&String> = said.iter().filter(|line| !line.ends_with("unset")).collect();
+    assert_eq!(shown.len(), wanted.len() + 1, "and the end: {said:?}");
+    for (line, sample) in shown.iter().zip(wanted) {
+        let cells: Vec<&str> = line.split(' ').collect();
+        let number = |at: usize| cells[at].parse::<u64>().unwrap();
+        assert_eq!(
+            [number(0), number(1), number(3)].map(serde_json::Value::from),
+            [&sample["at"], &sample["type"], &sample["pid"]].map(Clone::clone),
+            "{line}"
+        );
+        match &sample["value"] {
+            serde_json::Value::Number(value) => {
+                let shown: f64 = cells[4].parse().unwrap();
+                assert_eq!(Some(shown), value.as_f64(), "{line}");
+            }
+            of if of["record"].is_string() => assert_eq!(cells[4], "record"),
+            of => assert_eq!(
+                cells[4..],
+                [
+                    "5",
+                    &of["zeros"].to_string(),
+                    &of["refused"].to_string(),
+                    "1000000006.500",
+                    "0.000",
+                    "1000000000.000",
+                    "-5:1",
+                    "6:2",
+                    "15:1"
+                ]
+            ),
+        }
+    }
+    assert_eq!(said.last().unwrap(), "end");
+}
+
+#[test]
 fn no_damaged_area_leads_c_or_rust_out_of_its_bounds() {
     let dir = ring_dir();
     let (ring, damaged) = (dir.path().join("ring"), dir.path().join("damaged"));
@@ -107,11 +153,17 @@ fn no_damaged_area_leads_c_or_rust_out_of_its_bounds() {
     let mut rng = Rng::from_env();
     for case in 0..cases(60, 3000) {
         let mut other = image.clone();
-        // Chance decides whether a few random words damage the frame of a block. The first case always does.
-        let words = if case == 0 { 0 } else { 1 + rng.below(3) };
-        if case == 0 {
-            other[begin..end].fill(0xFF);
+        // Chance decides whether a few random words damage the frame of a block. These cases always do.
+        let certain: &[(usize, u64)] = match case {
+            0 => &[(begin + 64 + 8, u64::MAX)], // a block's size
+            1 => &[(begin, 72)],                // the end of the last block
+            2 => &[(begin, 1 << 40)],
+            _ => &[],
+        };
+        for (at, value) in certain {
+            other[*at..at + 8].copy_from_slice(&value.to_ne_bytes());
         }
+        let words = if certain.is_empty() { 1 + rng.below(3) } else { 0 };
         for _ in 0..words {
             let at = begin + 8 * rng.index((end - begin) / 8);
             let value = match rng.below(4) {
@@ -124,7 +176,7 @@ fn no_damaged_area_leads_c_or_rust_out_of_its_bounds() {
         }
         std::fs::write(&damaged, &other).unwrap();
         let (rust, c) = (expected(&damaged), said(&exe, &damaged));
-        assert!(case > 0 || rust.ends_with("damaged\n"), "{rust}");
+        assert!(certain.is_empty() || rust.ends_with("damaged\n"), "{case}: {rust}");
         // The same blocks: what is no number is shown otherwise by C.
         let blocks = |text: &str| -> Vec<String> {
             let shown = text.lines().filter(|line| !line.ends_with("unset"));

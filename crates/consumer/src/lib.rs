@@ -78,8 +78,8 @@ pub use perfring_abi::{
     BadRing, Cause, Evict, Layout, Policy, Producers, RecordType, Report, WriterId,
 };
 pub use perfring_ring::{
-    Anchors, BadArea, Buckets, ConsumerTotals, Count, Lost, MetricKind, MetricValue,
-    ProducerTotals, ReadError, Refused, RingTotals, Start, WakeAt,
+    Anchors, BadArea, BadPart, Buckets, ConsumerTotals, Count, Lost, MetricKind, MetricValue,
+    MetricsFill, ProducerTotals, ReadError, Refused, RingTotals, Start, WakeAt,
 };
 #[doc(hidden)]
 pub use perfring_shm::create_dir; // for `set` and `export`

@@ -2,7 +2,7 @@
 
 use crate::observer::Observer;
 use perfring_abi::RecordType;
-use perfring_ring::{BadArea, MetricKind, MetricValue, ReadError};
+use perfring_ring::{MetricKind, MetricValue, MetricsFill, ReadError};
 use std::collections::HashMap;
 
 /// What the instruments in a ring's metrics area have measured: see [`Observer::metrics`].
@@ -11,16 +11,8 @@ use std::collections::HashMap;
 pub struct MetricSamples {
     /// The instruments, in the order in which they were registered. A gauge that was never set is not among them.
     pub samples: Vec<MetricSample>,
-    /// How many instruments found no room.
-    pub refused: u64,
-    /// How many instruments of dead processes others have replaced, for want of room.
-    pub dropped: u64,
-    /// Bytes that are in use.
-    pub used: u64,
-    /// Bytes of the area; 0 if the ring has none.
-    pub size: u64,
-    /// Where the area is damaged: what is behind it is not read.
-    pub damage: Option<BadArea>,
+    /// How full the area is, and where it is damaged: what is behind that is not read.
+    pub fill: MetricsFill,
 }
 
 /// What one instrument of one process has measured.
@@ -73,19 +65,9 @@ impl Observer {
     pub fn metrics(&self) -> Result<MetricSamples, ReadError> {
         let mapping = self.window.mapping();
         let area = mapping.metrics();
-        let (used, size) = area.fill();
-        let (refused, dropped) = (area.refused(), area.dropped());
-        let mut metrics =
-            MetricSamples { refused, dropped, used, size, ..MetricSamples::default() };
+        let mut metrics = MetricSamples { fill: area.fill(), samples: Vec::new() };
         let mut alive = HashMap::new();
-        for block in area.blocks() {
-            let block = match block {
-                Ok(block) => block,
-                Err(bad) => {
-                    metrics.damage = Some(bad);
-                    break;
-                }
-            };
+        for block in area.blocks().map_while(Result::ok) {
             // In this order: what a process that has ended by then did before is seen after it.
             let Some(owner) = block.owner() else { continue };
             let is_alive = *alive.entry(owner).or_insert_with(|| mapping.has_owner(owner));
@@ -104,5 +86,15 @@ impl Observer {
             });
         }
         mapping.cut_off().map_or(Ok(metrics), Err)
+    }
+
+    /// Returns how full the ring's metrics area is, and where it is damaged. Looks at the first line of each instrument.
+    ///
+    /// # Errors
+    /// As [`Observer::metrics`].
+    pub fn metrics_fill(&self) -> Result<MetricsFill, ReadError> {
+        let mapping = self.window.mapping();
+        let fill = mapping.metrics().fill();
+        mapping.cut_off().map_or(Ok(fill), Err)
     }
 }

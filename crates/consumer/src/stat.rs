@@ -1,7 +1,7 @@
 //! A ring's figures as seen from outside, and who has its seats.
 
 use perfring_abi::{Layout, Producers};
-use perfring_ring::{Anchors, RingTotals};
+use perfring_ring::{Anchors, MetricsFill, RingTotals};
 pub use perfring_ring::{ConsumerFigures, OwnerInfo, ProducerFigures, Seat, SeatState};
 use perfring_shm::{
     AttachError, Location, RingFile, SeatId, SlotsSeen, anchors, named, peek, slots,
@@ -45,6 +45,8 @@ pub struct Stat {
     pub consumer: Seat,
     /// The named consumers that have, or had, their seats.
     pub consumers: Vec<Seat<ConsumerFigures>>,
+    /// How full the metrics area is, and where it is damaged.
+    pub metrics: MetricsFill,
 }
 
 impl Stat {
@@ -67,6 +69,7 @@ impl Stat {
             producers: seen.producers,
             consumer: file.seat(SeatId::Consumer)?,
             consumers: named(file, totals.as_ref())?,
+            metrics: file.metrics_fill()?,
             totals,
         })
     }

@@ -1,7 +1,7 @@
 //! A ring's figures, in agreement with each other.
 
 use crate::accounts::Balance;
-use crate::areas::Areas;
+use crate::areas::TypesUse;
 use perfring_consumer::{AttachError, Location, Observer, Start, Stat};
 
 /// Reads the figures. Those of a ring in use are not of one moment: a few more attempts often find
@@ -13,13 +13,13 @@ pub fn read(location: &Location) -> Result<Stat, AttachError> {
     agree(|| Stat::read(location))
 }
 
-/// Reads the figures, and how full the other areas are, of a ring that is opened once.
+/// Reads the figures, and how full the type table is, of a ring that is opened once.
 ///
 /// # Errors
 /// See [`AttachError`].
-pub fn with_areas(location: &Location) -> Result<(Stat, Areas), AttachError> {
+pub fn with_types(location: &Location) -> Result<(Stat, TypesUse), AttachError> {
     let observer = Observer::attach(location, Start::Oldest)?;
-    Ok((agree(|| observer.stat())?, Areas::of(&observer)))
+    Ok((agree(|| observer.stat())?, TypesUse::of(&observer)))
 }
 
 fn agree(read: impl Fn() -> Result<Stat, AttachError>) -> Result<Stat, AttachError> {

@@ -1,17 +1,9 @@
-//! The use of a ring's other areas: of its type table and of its metrics area.
+//! The use of a ring's type table and of its metrics area.
 
+use crate::owner::count;
 use perfring_abi::TYPES_FIRST;
-use perfring_consumer::{MetricValue, Observer};
+use perfring_consumer::{MetricsFill, Observer};
 use perfring_types::read::TypeTable;
-
-/// How full a ring's type table and its metrics area are.
-#[derive(Clone, Debug)]
-pub struct Areas {
-    /// The type table.
-    pub types: TypesUse,
-    /// The metrics area.
-    pub metrics: MetricsUse,
-}
 
 /// How full a ring's type table is.
 #[derive(Clone, Debug)]
@@ -26,53 +18,14 @@ pub struct TypesUse {
     pub damage: Vec<String>,
 }
 
-/// How full a ring's metrics area is.
-#[derive(Clone, Debug, Default)]
-pub struct MetricsUse {
-    /// The area's size in bytes; 0 if there is none.
-    pub size: u64,
-    /// Bytes up to the end of its last block.
-    pub used: u64,
-    /// Instruments that have values, each once for each process.
-    pub count: u64,
-    /// Instruments that found no room: what they should have measured is nowhere.
-    pub refused: u64,
-    /// Instruments of dead processes whose values were replaced for want of room.
-    pub replaced: u64,
-    /// The part that cannot be read.
-    pub damage: Option<String>,
-}
-
-impl Areas {
-    /// Reads what an observer sees.
-    #[must_use]
-    pub fn of(observer: &Observer) -> Self {
-        Areas { types: TypesUse::of(observer), metrics: MetricsUse::of(observer) }
-    }
-}
-
-impl MetricsUse {
-    /// Reads the metrics area that an observer sees.
-    #[must_use]
-    pub fn of(observer: &Observer) -> Self {
-        let size = observer.layout().metrics_size;
-        let metrics = match observer.metrics() {
-            Ok(metrics) => metrics,
-            Err(error) => {
-                return MetricsUse { size, damage: Some(error.to_string()), ..Self::default() };
-            }
-        };
-        let measured =
-            metrics.samples.iter().filter(|of| !matches!(of.value, MetricValue::Record(_)));
-        MetricsUse {
-            size,
-            used: metrics.used,
-            count: measured.count() as u64,
-            refused: metrics.refused,
-            replaced: metrics.dropped,
-            damage: metrics.damage.map(|damage| damage.to_string()),
-        }
-    }
+/// Says how many instruments a metrics area had no room for, and how many values others replaced; `None` if it had room for all.
+#[must_use]
+pub fn unmeasured(fill: &MetricsFill) -> Option<String> {
+    let some = |number: u64| (number > 0).then(|| count(number, "instrument"));
+    let refused = some(fill.refused).map(|some| format!("{some} found no room"));
+    let replaced = some(fill.replaced).map(|some| format!("{some} of ended processes replaced"));
+    let all: Vec<String> = refused.into_iter().chain(replaced).collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 impl TypesUse {

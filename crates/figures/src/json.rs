@@ -1,16 +1,17 @@
 //! A ring's figures as JSON objects, with the names of `proto/ABI.md`.
 
 use crate::accounts::Balance;
-use crate::areas::Areas;
+use crate::areas::TypesUse;
 use perfring_consumer::{
-    Count, Evict, Location, ProducerTotals, Producers, Refused, Report, RingTotals, Stat,
+    Count, Evict, Location, MetricsFill, ProducerTotals, Producers, Refused, Report, RingTotals,
+    Stat,
     stat::{ConsumerFigures, HeldUp, ProducerFigures, Seat},
 };
 use serde_json::{Map, Value, json};
 
-/// Returns the figures as an object; without those of the other areas, if these were not read.
+/// Returns the figures as an object; without those of the type table, if it was not read.
 #[must_use]
-pub fn object(location: &Location, stat: &Stat, areas: Option<&Areas>) -> Value {
+pub fn object(location: &Location, stat: &Stat, types: Option<&TypesUse>) -> Value {
     let layout = &stat.layout;
     let exclusive = layout.producers == Producers::One;
     let mut object = json!({
@@ -43,23 +44,28 @@ pub fn object(location: &Location, stat: &Stat, areas: Option<&Areas>) -> Value 
         "consumers": stat.consumers.iter().map(named).collect::<Vec<_>>(),
         "damaged": stat.totals.is_none(),
     });
-    if let Some(Areas { types, metrics }) = areas {
+    if let Some(types) = types {
         object["types_size"] = types.size.into();
         object["types_used"] = types.used.into();
         object["type_count"] = types.count.into();
         object["types_damaged"] = (!types.damage.is_empty()).into();
-        object["metrics_size"] = metrics.size.into();
-        object["metrics_used"] = metrics.used.into();
-        object["metrics_damaged"] = metrics.damage.is_some().into();
-        object["instrument_count"] = metrics.count.into();
-        object["instruments_refused"] = metrics.refused.into();
-        object["instruments_replaced"] = metrics.replaced.into();
     }
+    insert_fill(&mut object, &stat.metrics);
     if let (Some(totals), Some(object)) = (&stat.totals, object.as_object_mut()) {
         object.insert("balanced".to_owned(), Balance::of(layout.policy, totals).holds().into());
         object.extend(self::totals(totals));
     }
     object
+}
+
+/// Inserts how full a metrics area is, or several together.
+pub fn insert_fill(object: &mut Value, fill: &MetricsFill) {
+    object["metrics_size"] = fill.size.into();
+    object["metrics_used"] = fill.used.into();
+    object["metrics_damaged"] = fill.damage.is_some().into();
+    object["instrument_count"] = fill.instruments.into();
+    object["instruments_refused"] = fill.refused.into();
+    object["instruments_replaced"] = fill.replaced.into();
 }
 
 /// Returns the totals of a ring as an object.

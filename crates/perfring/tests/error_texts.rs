@@ -1,8 +1,9 @@
 //! The guide's page of error messages has the texts that users see.
 
 use perfring::{
-    AttachError, BadRing, ClockError, CpuSetError, CreateError, Location, NoRseq, OpenError,
-    Producers, ReadError, ReserveError, TypeError, TypeMismatch, files::Role, stat::OwnerInfo,
+    AttachError, BadArea, BadPart, BadRing, ClockError, CpuSetError, CreateError, Location,
+    MetricKind, MetricsError, NoRseq, OpenError, Producers, ReadError, ReserveError, TypeError,
+    TypeMismatch, files::Role, stat::OwnerInfo,
 };
 use perfring_testkit::headings::begins;
 
@@ -143,7 +144,16 @@ fn texts() -> Vec<String> {
         ReadError::OutOfMemory { bytes: 1 << 30 },
         ReadError::Removed,
     ];
-    let mut all = vec![TypeMismatch::Kind { kind: 5000, wanted: 5001 }.to_string()];
+    let damage = BadArea { at: 192, what: BadPart::Size, value: 72 };
+    let (present, wanted) = (MetricKind::CounterU64, MetricKind::CounterF64);
+    let metrics = [
+        MetricsError::NoArea { location: location() },
+        MetricsError::Full { needed: 128, left: 64 },
+        MetricsError::OtherKind { present, wanted },
+    ];
+    let mut all =
+        vec![TypeMismatch::Kind { kind: 5000, wanted: 5001 }.to_string(), damage.to_string()];
+    all.extend(metrics.iter().map(ToString::to_string));
     all.extend(differs.iter().map(ToString::to_string));
     all.extend(of_rings().iter().map(|error| match error {
         // The page has it without the ring's name.

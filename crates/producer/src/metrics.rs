@@ -2,71 +2,20 @@
 
 use crate::errors::TypeError;
 use crate::known_types::lock;
+use crate::metrics_error::MetricsError;
 use crate::shared_producer::SharedProducer;
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{RecordType, TYPES_FIRST};
 use perfring_ring::{
-    BlockOwner, Buckets, MetricKind, MetricsFull, TableFull, add, add_f64, adjust, measure, raise,
-    set,
+    BlockOwner, Buckets, MetricKind, MetricsFill, NoBlock, TableFull, add, add_f64, adjust,
+    measure, raise, set,
 };
-use perfring_shm::{
-    AttachError, Attached, Location, MetricBlock, MetricsMap, OpenError, RingOptions,
-};
+use perfring_shm::{Attached, Location, MetricBlock, MetricsMap, RingOptions};
 use perfring_types::{Entries, Schema};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicU32};
-use thiserror::Error;
-
-/// Why an instrument, or the area, is not there.
-#[derive(Clone, Debug, Error)]
-#[non_exhaustive]
-pub enum MetricsError {
-    /// The ring was made without a metrics area.
-    #[error(
-        "{location} has no metrics area: make the ring with metrics_size (`perfring create --producers many --metrics-size 1M`)"
-    )]
-    NoArea {
-        /// The ring's location.
-        location: Location,
-    },
-    /// The area has no room for the instrument. The ring counts this.
-    #[error(
-        "the metrics area is full: the instrument takes {needed} bytes, and {left} are left; make the ring with a larger metrics_size"
-    )]
-    Full {
-        /// Bytes of the instrument's block.
-        needed: u64,
-        /// Bytes left in the area.
-        left: u64,
-    },
-    /// This process has the instrument already, with another kind of values or with other buckets.
-    #[error(
-        "this process has the instrument already, as {present:?}, and {wanted:?} is asked for: ask for the same, or give it another name"
-    )]
-    OtherKind {
-        /// What it has.
-        present: MetricKind,
-        /// What was asked for.
-        wanted: MetricKind,
-    },
-    /// The instrument's type could not be put into the ring's type table.
-    #[error(transparent)]
-    Type(#[from] TypeError),
-    /// The ring cannot be attached to.
-    #[error(transparent)]
-    Attach(Arc<AttachError>),
-    /// The ring cannot be made, or attached to.
-    #[error(transparent)]
-    Open(Arc<OpenError>),
-}
-
-impl From<AttachError> for MetricsError {
-    fn from(error: AttachError) -> Self {
-        MetricsError::Attach(Arc::new(error))
-    }
-}
 
 /// The instruments of a process in the metrics area of a ring: counters, gauges and histograms, as words that readers sample.
 ///
@@ -220,13 +169,11 @@ impl Metrics {
         self.home.lost.load(Ordering::Relaxed)
     }
 
-    /// Returns how many instruments found no room in the area, of all processes, and how many bytes of it are in use, of how many.
+    /// Returns how full the area is, of all processes.
     #[must_use]
-    pub fn fill(&self) -> (u64, u64, u64) {
+    pub fn fill(&self) -> MetricsFill {
         let life = self.home.life().unwrap_or(&self.home.life); // without one, an area of zeros
-        let area = life.map.area();
-        let (used, size) = area.fill();
-        (area.refused(), used, size)
+        life.map.area().fill()
     }
 
     /// Returns whether the ring's file was removed, or another took its name: only readers that have it open see the values.
@@ -314,14 +261,16 @@ impl Life {
             _ => what.stripes,
         };
         let wanted = (what.id, what.kind, stripes);
-        let block = self.map.take(attached, &locked, self.owner, wanted, payload).map_err(full)?;
+        let taken = self.map.take(attached, &locked, self.owner, wanted, payload);
+        let block = taken.map_err(|no| match no {
+            NoBlock::Full { needed, left } => MetricsError::Full { needed, left },
+            NoBlock::Damaged(damage) => {
+                MetricsError::Damaged { location: attached.file().location().clone(), damage }
+            }
+        })?;
         known.blocks.insert(what.id, (what.kind, block.clone()));
         Ok(block)
     }
-}
-
-fn full(MetricsFull { needed, left }: MetricsFull) -> MetricsError {
-    MetricsError::Full { needed, left }
 }
 
 impl KnownInstruments {

@@ -100,8 +100,9 @@ pub use counters::{
 pub use holder::{OwnerInfo, Seat, SeatState, sign_off};
 pub use kernel::{KernelFrame, KernelReader};
 pub use metrics::{
-    AreaBlock, BadArea, BlockOwner, BlockPlace, Bucket, Buckets, MetricKind, MetricValue,
-    MetricsArea, MetricsFull, MetricsWriter, NewBlock, add, add_f64, adjust, measure, raise, set,
+    AreaBlock, BadArea, BadPart, BlockOwner, BlockPlace, Bucket, Buckets, MetricKind, MetricValue,
+    MetricsArea, MetricsFill, MetricsWriter, NewBlock, NoBlock, add, add_f64, adjust, measure,
+    raise, set,
 };
 pub use named::{NamedSeat, Seats, drop_dead, slowest_seats};
 pub use observer::copy::{CopyReader, Start};

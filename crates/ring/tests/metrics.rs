@@ -4,8 +4,8 @@
 use perfring_abi::RecordType;
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_ring::{
-    BlockOwner, Buckets, MetricKind, MetricValue, MetricsArea, MetricsWriter, NewBlock, add,
-    add_f64, measure, set,
+    BadArea, BadPart, BlockOwner, Buckets, MetricKind, MetricValue, MetricsArea, MetricsWriter,
+    NewBlock, NoBlock, add, add_f64, measure, set,
 };
 use proptest::prelude::*;
 
@@ -103,7 +103,7 @@ fn run(steps: &[Step]) {
     let (writer, area) = (MetricsWriter::new(&words), MetricsArea::new(&words));
     let mut blocks: Vec<(usize, usize, Model)> = Vec::new(); // where, how many words, what
     let mut epochs = [1u64; PROCESSES as usize];
-    let (mut dead, mut refused, mut dropped) = (Vec::<BlockOwner>::new(), 0, 0);
+    let (mut dead, mut refused, mut replaced) = (Vec::<BlockOwner>::new(), 0, 0);
     for step in steps {
         match *step {
             Step::Take { process, number, stripes } => {
@@ -139,7 +139,7 @@ fn run(steps: &[Step]) {
                     None => blocks.push((place.word, place.words, fresh)),
                     Some((.., before)) => {
                         assert!(dead.contains(&before.owner) && before.number == number);
-                        dropped += 1;
+                        replaced += 1;
                         *before = fresh;
                     }
                 }
@@ -184,7 +184,8 @@ fn run(steps: &[Step]) {
             }
         }
         let found: Vec<_> = area.blocks().map(Result::unwrap).collect();
-        assert_eq!((found.len(), area.refused(), area.dropped()), (blocks.len(), refused, dropped));
+        let fill = area.fill();
+        assert_eq!((found.len(), fill.refused, fill.replaced), (blocks.len(), refused, replaced));
         for (block, (at, _, model)) in found.iter().zip(&blocks) {
             assert_eq!(
                 (block.at, block.id, block.kind),
@@ -248,8 +249,41 @@ fn a_block_of_a_kind_that_is_not_known_is_passed_over_and_damage_ends_the_area()
     later.store(later.load(Ordering::Relaxed) ^ 0xf0 << 32, Ordering::Relaxed);
     let ids = || area.blocks().map(|block| block.map(|block| block.id)).collect::<Vec<_>>();
     assert_eq!(ids(), [Ok(id(0)), Ok(id(2))], "a later version's");
-    words[places[1].word + 1].store(72, Ordering::Relaxed);
-    let bad = perfring_ring::BadArea { at: 8 * places[1].word as u64 };
-    assert_eq!(ids(), [Ok(id(0)), Err(bad)]);
-    assert_eq!(bad.to_string(), "the metrics area is damaged 192 bytes after its beginning");
+    let is_damage = |word: usize, put: u64, what: BadPart, value: u64| {
+        let good = words[word].swap(put, Ordering::Relaxed);
+        let bad = BadArea { at: 192, what, value };
+        assert_eq!(ids(), [Ok(id(0)), Err(bad)], "what precedes it is good");
+        assert_eq!(
+            writer.take(new(3), |_| true),
+            Err(NoBlock::Damaged(bad)),
+            "nobody would see it"
+        );
+        assert_eq!(area.fill().refused, 0, "it is not for want of room");
+        words[word].store(good, Ordering::Relaxed);
+        bad.to_string()
+    };
+    let (second, end) = (places[1].word, 64 + 3 * 128);
+    later.store(u64::from(id(1).get()) | 1 << 32 | 1 << 40, Ordering::Relaxed);
+    let after = "the metrics area is damaged 192 bytes after its beginning: ";
+    let said = is_damage(second + 1, 72, BadPart::Size, 72);
+    assert_eq!(said, format!("{after}no block can have a size of 72 bytes there"));
+    let said = is_damage(second + 1, 64, BadPart::Fit, 64);
+    assert_eq!(
+        said,
+        format!("{after}a size of 64 bytes does not fit the block's kind and stripes")
+    );
+    let said = is_damage(second, 1 << 32 | 1 << 40, BadPart::Type, 0);
+    assert_eq!(said, format!("{after}no instrument has the record type 0"));
+    let said = is_damage(second, 5001 | 1 << 32 | 3 << 40, BadPart::Stripes, 3);
+    assert_eq!(said, format!("{after}no block has 3 stripes"));
+    let said = is_damage(second, 5001 | 7 << 32 | 1 << 40, BadPart::Shape, 0);
+    assert_eq!(said, format!("{after}no instrument of the block's kind has the shape 0x0"));
+    for bad in [end + 8, 8 * 8 * 12 + 64, 8, u64::MAX] {
+        let shown = if bad == 8 { 0 } else { 3 };
+        words[0].store(bad, Ordering::Relaxed);
+        let damage = BadArea { at: 0, what: BadPart::End, value: bad };
+        let found = ids();
+        assert_eq!((found.len(), found.last()), (shown + 1, Some(&Err(damage))), "{bad}");
+        assert_eq!(writer.take(new(3), |_| true), Err(NoBlock::Damaged(damage)));
+    }
 }

@@ -78,7 +78,7 @@ pub enum Kept {
     /// It is a flight recorder with records.
     LastRecords(Count),
     /// So many instruments of dead programs have values in its metrics area.
-    LastValues(usize),
+    LastValues(u64),
     /// Its totals are damaged.
     Damaged,
     /// Its last sign of life was this time ago.
@@ -327,7 +327,7 @@ fn judge(file: &RingFile, rule: &PruneRule) -> Result<Result<RingTotals, Kept>, 
         }
         _ => {}
     }
-    Ok(match file.instruments()? {
+    Ok(match file.metrics_fill()?.instruments {
         count if count > 0 && !rule.flight_recorders => Err(Kept::LastValues(count)),
         _ => Ok(totals),
     })

@@ -5,6 +5,7 @@ use perfring_consumer::{
     stat::{OwnerInfo, SeatState},
 };
 use perfring_figures::accounts::{Fill, counts, is_fed};
+use perfring_figures::areas::unmeasured;
 use perfring_figures::named::{self, is_read};
 use perfring_figures::owner;
 use perfring_figures::process::Processes;
@@ -283,6 +284,11 @@ fn details(stat: &Stat, location: &Location) -> Vec<(String, String)> {
     let named = stat.consumers.iter().map(|consumer| named::line(consumer, location));
     lines.extend(named.map(|line| ("consumer".to_owned(), line)));
     lines.push(("uuid".to_owned(), uuid::Uuid::from_bytes(layout.uuid).to_string()));
+    if stat.metrics.size > 0 {
+        let used = format!("{} of {} bytes used", stat.metrics.used, stat.metrics.size);
+        let lacking = unmeasured(&stat.metrics).map(|lacking| format!("{used}; {lacking}"));
+        lines.push(("metrics".to_owned(), lacking.unwrap_or(used)));
+    }
     if let Some(totals) = &stat.totals {
         let counts = counts(layout, totals);
         lines.extend(counts.into_iter().map(|(name, count)| {

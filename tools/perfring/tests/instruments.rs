@@ -2,7 +2,7 @@
 
 use crate::command::{Place, json_lines, run};
 use perfring_consumer::{MetricKind, Observer, Start};
-use perfring_producer::Buckets;
+use perfring_producer::{Buckets, MetricsError};
 use perfring_telemetry::Resource;
 use perfring_telemetry::meter::{Instrument, Meter, options};
 use serde_json::{Value, json};
@@ -149,7 +149,7 @@ fn stat_and_doctor_say_how_full_the_area_is_and_what_found_no_room() {
     assert_eq!((figure("metrics_size"), figure("instruments_replaced")), (4096, 0));
     assert!(figure("metrics_used") > 4096 - 128 && figures["metrics_damaged"] == false);
     let line = format!(
-        "{fit} instruments, {} bytes of 4 KiB used; {refused} found no room",
+        "{fit} instruments, {} bytes of 4 KiB used; {refused} instruments found no room",
         figure("metrics_used")
     );
     let stat = run(&["stat", path], b"").out();
@@ -160,9 +160,15 @@ fn stat_and_doctor_say_how_full_the_area_is_and_what_found_no_room() {
     let doctor = run(&["doctor", path], b"").out();
     assert!(doctor.contains(&line) && doctor.contains("--metrics-size"), "{doctor}");
 
-    // A ring without an area has no such line.
+    // A ring without an area has no such line, and adds nothing to a directory's.
     let plain = place.path("plain");
     drop(perfring_producer::Producer::create(&plain, &Default::default()).unwrap());
+    let dir = place.path("");
+    let dir = dir.to_str().unwrap();
+    let all = run(&["stat", dir], b"").out();
+    assert!(all.lines().any(|shown| shown == format!("  metrics      {line}")), "{all}");
+    let sum = json_lines(&run(&["stat", dir, "--json"], b"").out()).pop().unwrap();
+    assert_eq!((&sum["rings"], &sum["instruments_refused"]), (&2.into(), &refused.into()), "{sum}");
     let plain = plain.to_str().unwrap();
     let stat = run(&["stat", plain], b"").out();
     assert!(!stat.contains("metrics"), "{stat}");
@@ -177,7 +183,7 @@ fn a_damaged_area_is_named_by_every_command_and_what_precedes_the_damage_is_show
     let meter = Meter::open_or_create(&ring, &options(), Resource::here()).unwrap();
     let made = |name| meter.counter::<u64>(&Instrument::new(name)).unwrap().add(7);
     made("first");
-    let used = Observer::attach(&ring, Start::Latest).unwrap().metrics().unwrap().used;
+    let used = Observer::attach(&ring, Start::Latest).unwrap().metrics().unwrap().fill.used;
     made("second");
     let mut image = std::fs::read(&ring).unwrap();
     let area = u64::from_le_bytes(image[1328..1336].try_into().unwrap()) + used;
@@ -204,6 +210,21 @@ fn a_damaged_area_is_named_by_every_command_and_what_precedes_the_damage_is_show
     assert!(stat.contains("  metrics      damaged, 1 instrument, "), "{stat}");
     let doctor = run(&["doctor", copy], b"");
     assert!(doctor.code() == 4 && doctor.out().contains("metrics"), "{}", doctor.out());
+    let dumped = run(&["dump", path], b"").err();
+    assert!(
+        dumped.contains(&format!("`perfring metrics {path}` shows what 2 instruments measured")),
+        "{dumped}"
+    );
+    for said in [done.err(), doctor.out(), stat] {
+        assert!(said.contains("no block can have a size of 18446744073709551615 bytes"), "{said}");
+    }
+    // What a process would register behind the damage, no reader would see.
+    let error = Meter::attach(Path::new(copy), Resource::here()).unwrap_err();
+    assert!(matches!(error, MetricsError::Damaged { .. }), "{error}");
+    assert!(
+        error.to_string().starts_with(&format!("{copy}: the metrics area is damaged ")),
+        "{error}"
+    );
 }
 
 #[test]
@@ -222,7 +243,7 @@ fn a_sum_that_lacks_replaced_values_is_marked_in_every_output() {
     // More processes than the area has room for.
     (0..99).for_each(|_| one());
     let metrics = Observer::attach(&ring, Start::Latest).unwrap().metrics().unwrap();
-    assert!(metrics.dropped > 0 && metrics.refused == 0);
+    assert!(metrics.fill.replaced > 0 && metrics.fill.refused == 0);
     let done = run(&["metrics", path, "--sum"], b"");
     assert!(done.out().ends_with(" processes, perhaps not all\n"), "{}", done.out());
     assert!(done.err().contains("so the sums lack those"), "{}", done.err());

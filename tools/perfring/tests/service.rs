@@ -955,6 +955,9 @@ fn messages_have_time_level_and_output_in_the_form_that_was_asked_for() {
 fn its_own_figures_go_to_its_outputs_as_the_guide_lists_them() {
     let run = Run::new();
     run.ring("shop", Policy::Drop).publish(b"a record").unwrap();
+    // A ring with a metrics area: without instruments, so that only the sidecar's own names are sent.
+    let options = perfring_telemetry::meter::options();
+    perfring_producer::Metrics::open_or_create(run.path("rings/area"), &options).unwrap();
     let (own, buffer) = (run.path("own"), run.path("buffer"));
     run.configure(&format!(
         "[own]\nring = {own:?}\ninterval = \"100ms\"\n[health]\nlisten = \"127.0.0.1:0\"\n\

@@ -33,9 +33,9 @@ use pythonize::pythonize;
 pub(crate) fn stat<'py>(py: Python<'py>, path: At) -> PyResult<Bound<'py, PyAny>> {
     let location = path.0;
     // It may retry for some 20 ms.
-    let (stat, areas) =
-        py.detach(|| agreed::with_areas(&location)).map_err(|error| errors::attach(py, &error))?;
-    let figures = pythonize(py, &object(&location, &stat, Some(&areas)))?;
+    let (stat, types) =
+        py.detach(|| agreed::with_types(&location)).map_err(|error| errors::attach(py, &error))?;
+    let figures = pythonize(py, &object(&location, &stat, Some(&types)))?;
     figures.set_item("ring", shown(&location))?; // also if it is not UTF-8
     Ok(figures)
 }

@@ -17,16 +17,50 @@ pub struct MetricsArea<'a> {
     pub(super) words: &'a [AtomicU64],
 }
 
-/// A block that no process writes. Those before it are good.
+/// Words that no process writes. The blocks before them are good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadArea {
-    /// The offset in bytes from the area's beginning on.
+    /// The offset of the block in bytes from the area's beginning on; 0 for the area's first line.
     pub at: u64,
+    /// What is wrong.
+    pub what: BadPart,
+    /// The number that is there.
+    pub value: u64,
+}
+
+/// The part of a metrics area that is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadPart {
+    /// The end of the last block: no multiple of 64, or beyond the area.
+    End,
+    /// A block's size: no multiple of 64, or beyond the end of the last block.
+    Size,
+    /// A block's record type: one that no instrument can have.
+    Type,
+    /// What a block's kind leaves to be said, such as a histogram's buckets.
+    Shape,
+    /// A block's number of stripes: no power of two up to 128.
+    Stripes,
+    /// A block's size: another one follows from its kind and its stripes.
+    Fit,
 }
 
 impl fmt::Display for BadArea {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the metrics area is damaged {} bytes after its beginning", self.at)
+        let BadArea { at, what, value } = self;
+        write!(f, "the metrics area is damaged {at} bytes after its beginning: ")?;
+        match what {
+            BadPart::End => write!(f, "its last block ends at {value}, where no block can end"),
+            BadPart::Size => write!(f, "no block can have a size of {value} bytes there"),
+            BadPart::Type => write!(f, "no instrument has the record type {value}"),
+            BadPart::Shape => {
+                write!(f, "no instrument of the block's kind has the shape {value:#x}")
+            }
+            BadPart::Stripes => write!(f, "no block has {value} stripes"),
+            BadPart::Fit => {
+                write!(f, "a size of {value} bytes does not fit the block's kind and stripes")
+            }
+        }
     }
 }
 
@@ -56,6 +90,38 @@ impl BlockOwner {
 }
 
 const EPOCH: u64 = (1 << 48) - 1;
+
+/// How full a metrics area is, and what that has cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MetricsFill {
+    /// Bytes of the area; 0 if the ring has none.
+    pub size: u64,
+    /// Bytes that are in use.
+    pub used: u64,
+    /// Instruments that found no room: what they should have measured is nowhere.
+    pub refused: u64,
+    /// Instruments of dead processes whose values others have replaced, for want of room.
+    pub replaced: u64,
+    /// Instruments that have room, each once for each process.
+    pub instruments: u64,
+    /// Where the area is damaged: what is behind that is not read, and not among the instruments.
+    pub damage: Option<BadArea>,
+}
+
+impl MetricsFill {
+    /// Returns what two areas have together, with the damage of the first that has some.
+    #[must_use]
+    pub fn plus(self, other: MetricsFill) -> MetricsFill {
+        MetricsFill {
+            size: self.size.saturating_add(other.size),
+            used: self.used.saturating_add(other.used),
+            refused: self.refused.saturating_add(other.refused),
+            replaced: self.replaced.saturating_add(other.replaced),
+            instruments: self.instruments.saturating_add(other.instruments),
+            damage: self.damage.or(other.damage),
+        }
+    }
+}
 
 /// A block of a metrics area: the values of one instrument in one process.
 #[derive(Clone, Copy, Debug)]
@@ -105,38 +171,43 @@ impl<'a> MetricsArea<'a> {
         MetricsArea { words }
     }
 
-    /// Returns the end of the last block in words, at most the length of the area.
-    pub(super) fn used(&self) -> usize {
-        let Some(used) = self.words.first() else { return 0 };
-        let used = used.load(Ordering::Relaxed);
+    /// Returns the end of the last block in words, at most the length of the area, and the damage if no block can end there.
+    pub(super) fn used(&self) -> (usize, Option<BadArea>) {
+        let Some(used) = self.words.first() else { return (0, None) };
+        let value = used.load(Ordering::Relaxed);
         fence(Ordering::Acquire); // U
         // An area that no process has used yet is all zeros.
-        let used = usize::try_from(used / 8).unwrap_or(usize::MAX).max(LINE);
-        used.min(self.words.len()) / LINE * LINE
+        let used = usize::try_from(value / 8).unwrap_or(usize::MAX).max(LINE);
+        let is_good = value.is_multiple_of(METRICS_ALIGN) && used <= self.words.len();
+        let bad = BadArea { at: 0, what: BadPart::End, value };
+        (used.min(self.words.len()) / LINE * LINE, (!is_good).then_some(bad))
     }
 
-    /// Returns how many bytes are in use, and how many there are.
+    /// Returns how full it is, and what is wrong with it. Looks at the first line of each block.
     #[must_use]
-    pub fn fill(&self) -> (u64, u64) {
-        (8 * self.used() as u64, 8 * self.words.len() as u64)
+    pub fn fill(&self) -> MetricsFill {
+        let word = |at: usize| self.words.get(at).map_or(0, |word| word.load(Ordering::Relaxed));
+        let mut fill = MetricsFill {
+            size: 8 * self.words.len() as u64,
+            used: 8 * self.used().0 as u64,
+            refused: word(1),
+            replaced: word(2),
+            ..MetricsFill::default()
+        };
+        for block in self.blocks() {
+            match block {
+                Ok(AreaBlock { kind: MetricKind::Record(_), .. }) => {}
+                Ok(_) => fill.instruments += 1,
+                Err(bad) => fill.damage = Some(bad),
+            }
+        }
+        fill
     }
 
-    /// Returns how many instruments found no room.
-    #[must_use]
-    pub fn refused(&self) -> u64 {
-        self.words.get(1).map_or(0, |word| word.load(Ordering::Relaxed))
-    }
-
-    /// Returns how many blocks of dead processes others have taken over: what those had measured is not here any more.
-    #[must_use]
-    pub fn dropped(&self) -> u64 {
-        self.words.get(2).map_or(0, |word| word.load(Ordering::Relaxed))
-    }
-
-    /// Iterates over the blocks. Ends after the first one that no process writes. A block of a kind that this version does not
-    /// know is passed over.
+    /// Iterates over the blocks. Ends after the first damage. A block of a kind that this version does not know is passed over.
     pub fn blocks(&self) -> impl Iterator<Item = Result<AreaBlock<'a>, BadArea>> + use<'a> {
-        let (words, end) = (self.words, self.used());
+        let words = self.words;
+        let (end, mut bad_end) = self.used();
         let mut at = LINE.min(end);
         core::iter::from_fn(move || {
             while at < end {
@@ -146,7 +217,8 @@ impl<'a> MetricsArea<'a> {
                 let len = usize::try_from(size / 8).unwrap_or(usize::MAX);
                 if !size.is_multiple_of(METRICS_ALIGN) || len < LINE || len > rest.len() {
                     at = end;
-                    return Some(Err(BadArea { at: 8 * begin as u64 }));
+                    let bad = BadArea { at: 8 * begin as u64, what: BadPart::Size, value: size };
+                    return Some(Err(bad_end.take().unwrap_or(bad)));
                 }
                 at = begin + len;
                 match AreaBlock::read(8 * begin as u64, rest.get(..len)?) {
@@ -154,11 +226,11 @@ impl<'a> MetricsArea<'a> {
                     Ok(None) => {}
                     Err(bad) => {
                         at = end;
-                        return Some(Err(bad));
+                        return Some(Err(bad_end.take().unwrap_or(bad)));
                     }
                 }
             }
-            None
+            bad_end.take().map(Err)
         })
     }
 }
@@ -166,18 +238,23 @@ impl<'a> MetricsArea<'a> {
 impl<'a> AreaBlock<'a> {
     fn read(at: u64, words: &'a [AtomicU64]) -> Result<Option<Self>, BadArea> {
         let word = |at: usize| words.get(at).map_or(0, |word| word.load(Ordering::Relaxed));
-        let (head, bad) = (word(HEAD), BadArea { at });
+        let (head, shape) = (word(HEAD), word(SHAPE));
+        let bad = |what, value| BadArea { at, what, value };
         let (id, code, stripes) = (head as u32, head >> 32 & 0xff, (head >> 40) as u32);
-        let Some(kind) = MetricKind::from_words(code, word(SHAPE)) else {
+        let Some(kind) = MetricKind::from_words(code, shape) else {
             // A kind that is known, with a shape that it cannot have.
-            return if (1..=8).contains(&code) { Err(bad) } else { Ok(None) };
+            return if (1..=8).contains(&code) {
+                Err(bad(BadPart::Shape, shape))
+            } else {
+                Ok(None)
+            };
         };
-        let id = RecordType::new(id).ok_or(bad)?;
-        if !stripes.is_power_of_two()
-            || stripes > STRIPES_MAX
-            || words.len() - LINE != stripes as usize * kind.stripe()
-        {
-            return Err(bad);
+        let id = RecordType::new(id).ok_or(bad(BadPart::Type, id.into()))?;
+        if !stripes.is_power_of_two() || stripes > STRIPES_MAX {
+            return Err(bad(BadPart::Stripes, stripes.into()));
+        }
+        if words.len() - LINE != stripes as usize * kind.stripe() {
+            return Err(bad(BadPart::Fit, 8 * words.len() as u64));
         }
         Ok(Some(AreaBlock { at, id, kind, stripes, words }))
     }

@@ -11,8 +11,8 @@ mod cell;
 mod kind;
 mod writer;
 
-pub use block::{AreaBlock, BadArea, BlockOwner, MetricValue, MetricsArea};
+pub use block::{AreaBlock, BadArea, BadPart, BlockOwner, MetricValue, MetricsArea, MetricsFill};
 pub use buckets::{Bucket, Buckets};
 pub use cell::{add, add_f64, adjust, measure, raise, set};
 pub use kind::MetricKind;
-pub use writer::{BlockPlace, MetricsFull, MetricsWriter, NewBlock};
+pub use writer::{BlockPlace, MetricsWriter, NewBlock, NoBlock};

@@ -1,18 +1,23 @@
 //! Taking a block of a metrics area.
 
-use super::block::{AreaBlock, BlockOwner, MetricsArea};
+use super::block::{AreaBlock, BadArea, BlockOwner, MetricsArea};
 use super::cell::{GREATEST, LEAST};
 use super::kind::{HEAD, LINE, MetricKind, OWNER, PID, REFUSED, SHAPE, SIZE, START, STRIPES_MAX};
 use perfring_abi::RecordType;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 
-/// A block that did not fit.
+/// Why a block was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MetricsFull {
-    /// Bytes of the block.
-    pub needed: u64,
-    /// Bytes left in the area.
-    pub left: u64,
+pub enum NoBlock {
+    /// It did not fit. The area counts this.
+    Full {
+        /// Bytes of the block.
+        needed: u64,
+        /// Bytes left in the area.
+        left: u64,
+    },
+    /// Readers do not get past the damage, so they would not see the block.
+    Damaged(BadArea),
 }
 
 /// A block that was taken.
@@ -61,16 +66,19 @@ impl<'a> MetricsWriter<'a> {
     /// A process that dies in this call has taken nothing, or the whole block, or has left a block without an owner.
     ///
     /// # Errors
-    /// [`MetricsFull`], which the area counts.
+    /// See [`NoBlock`].
     pub fn take(
         &self,
         new: NewBlock<'_>,
         is_dead: impl Fn(BlockOwner) -> bool,
-    ) -> Result<BlockPlace, MetricsFull> {
+    ) -> Result<BlockPlace, NoBlock> {
+        if let Some(bad) = self.0.blocks().find_map(Result::err) {
+            return Err(NoBlock::Damaged(bad));
+        }
         let NewBlock { id, kind, stripes, .. } = new;
         let stripes = stripes.clamp(1, STRIPES_MAX).next_power_of_two();
         let len = LINE + stripes as usize * kind.stripe();
-        let used = self.0.used();
+        let (used, _) = self.0.used();
         let free = self.0.words.get(used..).unwrap_or_default();
         let place = |word| BlockPlace { word, words: len, stripes };
         if let Some(words) = free.get(..len) {
@@ -96,7 +104,7 @@ impl<'a> MetricsWriter<'a> {
         if let Some(refused) = self.0.words.get(1) {
             refused.fetch_add(1, Ordering::Relaxed);
         }
-        Err(MetricsFull { needed: 8 * len as u64, left: 8 * free.len() as u64 })
+        Err(NoBlock::Full { needed: 8 * len as u64, left: 8 * free.len() as u64 })
     }
 }
 

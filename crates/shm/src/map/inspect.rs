@@ -10,7 +10,7 @@ use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::Producers;
 use perfring_abi::atomic::Ordering;
 use perfring_ring::{
-    Anchors, ConsumerFigures, MetricKind, OwnerInfo, ProducerFigures, RingTotals, Seat,
+    Anchors, ConsumerFigures, MetricsFill, OwnerInfo, ProducerFigures, RingTotals, Seat,
 };
 
 impl RingFile {
@@ -46,18 +46,16 @@ impl RingFile {
         map.sure(self, RingTotals::of(map.shared(), self.layout.policy, is_dead(self)))
     }
 
-    /// Returns how many instruments have values in the ring's metrics area, each once for each process.
+    /// Returns how full the ring's metrics area is, and where it is damaged.
     ///
     /// # Errors
     /// [`AttachError::Io`] if the file cannot be mapped.
-    pub fn instruments(&self) -> Result<usize, AttachError> {
+    pub fn metrics_fill(&self) -> Result<MetricsFill, AttachError> {
         if self.layout.metrics_size == 0 {
-            return Ok(0);
+            return Ok(MetricsFill::default());
         }
         let map = Plain::map(self)?;
-        let blocks = map.metrics().blocks().map_while(Result::ok);
-        let count = blocks.filter(|block| !matches!(block.kind, MetricKind::Record(_))).count();
-        map.sure(self, count)
+        map.sure(self, map.metrics().fill())
     }
 
     /// Returns the wall-clock time of the newest record's timestamp, ns since 1970; `None` in a

@@ -11,7 +11,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use perfring_abi::RecordType;
 use perfring_abi::atomic::AtomicU64;
 use perfring_ring::{
-    BlockOwner, MetricKind, MetricsArea, MetricsFull, MetricsWriter, NewBlock, OwnerInfo,
+    BlockOwner, MetricKind, MetricsArea, MetricsWriter, NewBlock, NoBlock, OwnerInfo,
 };
 use std::ptr::NonNull;
 use std::slice;
@@ -88,7 +88,7 @@ impl MetricsMap {
     /// lock. `payload` is that of a record.
     ///
     /// # Errors
-    /// [`MetricsFull`], which the area counts.
+    /// See [`NoBlock`].
     pub fn take(
         self: &Arc<Self>,
         attached: &Attached,
@@ -96,7 +96,7 @@ impl MetricsMap {
         owner: BlockOwner,
         (id, kind, stripes): (RecordType, MetricKind, u32),
         payload: &[u8],
-    ) -> Result<MetricBlock, MetricsFull> {
+    ) -> Result<MetricBlock, NoBlock> {
         let area = MetricsWriter::new(self.words());
         let is_dead = |owner| attached.has_left(owner);
         let place =

@@ -5,8 +5,8 @@ use super::place::{Reached, reached};
 use crate::config::{From, Input, Mode};
 use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::{
-    Acknowledge, AttachError, Cause, Consumer, ConsumerOptions, Count, Location, Lost, Observer,
-    ObserverOptions, Policy, Refused, Start, advanced::Saved,
+    Acknowledge, AttachError, Cause, Consumer, ConsumerOptions, Count, Location, Lost, MetricsFill,
+    Observer, ObserverOptions, Policy, Refused, Start, advanced::Saved,
 };
 use perfring_export::{Origin, Shapes, sum_of};
 use perfring_set::{Source, is_priority};
@@ -116,6 +116,15 @@ impl RingStatus<'_> {
         let Unread(ring) = self.unread;
         let from = ring.unread_from()?.pos;
         Some(ring.shapes.head().saturating_sub(from).min(self.origin.data_size))
+    }
+
+    /// Returns how full the metrics area is that it is; `None` of any other ring.
+    #[must_use]
+    pub fn metrics(&self) -> Option<MetricsFill> {
+        let Unread(ring) = self.unread;
+        // Its origin has another id than the ring that it is a part of.
+        let of = ring.shapes.observer().filter(|of| of.layout().uuid != self.origin.uuid)?;
+        of.metrics_fill().ok()
     }
 
     /// Returns the timestamp of the oldest unread record, ns; `None` if all is read, or if the ring has no timestamps.

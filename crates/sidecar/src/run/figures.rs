@@ -8,6 +8,7 @@ use super::unreadable::Unreadable;
 use crate::config::OutputConfig;
 use crate::engine::shown::Look;
 use crate::engine::{Engine, OutputStatus, RingFigures, RingStatus};
+use perfring_consumer::MetricsFill;
 use perfring_export::Figures;
 pub(super) use perfring_export::figures::{CAUSE, RING};
 use perfring_export::figures::{LOST_BYTES, LOST_RECORDS};
@@ -80,6 +81,19 @@ const FILL: (&str, &str, &str) =
     ("perfring.ring.fill", "1", "The share of the ring that is unread, from 0 to 1");
 const UNREAD_AGE: (&str, &str, &str) =
     ("perfring.ring.unread_age", "s", "How long ago the oldest unread record was published");
+
+const INSTRUMENTS_REFUSED: (&str, &str, &str) = (
+    "perfring.ring.instruments_refused",
+    "{instrument}",
+    "Instruments that found no room in the metrics area, and measured nothing",
+);
+const INSTRUMENTS_REPLACED: (&str, &str, &str) = (
+    "perfring.ring.instruments_replaced",
+    "{instrument}",
+    "Instruments of ended processes whose values were replaced for want of room",
+);
+const METRICS_DAMAGED: (&str, &str, &str) =
+    ("perfring.ring.metrics_damaged", "", "1 while a part of the metrics area cannot be read");
 
 /// What figures are of: the sidecar at this moment.
 #[derive(Clone, Copy)]
@@ -170,13 +184,16 @@ pub(super) struct Space {
     pub(super) fill: Option<f64>,
     /// `None` for a ring without timestamps.
     pub(super) unread_age: Option<Duration>,
+    /// How full it is; `None` if it is no metrics area.
+    pub(super) metrics: Option<MetricsFill>,
 }
 
 impl Space {
     fn of(engine: &Engine, ring: &RingStatus<'_>, look: Look) -> Self {
         let size = ring.origin.data_size;
         let fill = ring.unread().map(|unread| unread as f64 / size.max(1) as f64);
-        Space { size, lag: ring.lag, fill, unread_age: engine.unread_age(ring, look) }
+        let (unread_age, metrics) = (engine.unread_age(ring, look), ring.metrics());
+        Space { size, lag: ring.lag, fill, unread_age, metrics }
     }
 
     fn add(&mut self, other: &Space) {
@@ -185,6 +202,8 @@ impl Space {
         self.unread_age = self.unread_age.max(other.unread_age);
         let fills = [self.fill, other.fill].into_iter().flatten();
         self.fill = fills.reduce(f64::max);
+        let areas = [self.metrics, other.metrics].into_iter().flatten();
+        self.metrics = areas.reduce(MetricsFill::plus);
     }
 
     fn pass_on(&self, name: Attributes<'_>, gather: &mut Gather<'_>) {
@@ -195,6 +214,12 @@ impl Space {
         }
         if let Some(age) = self.unread_age {
             gather.gauge(UNREAD_AGE, age.as_secs_f64(), name);
+        }
+        if let Some(metrics) = self.metrics {
+            // What the area says now: no counters, because those of a ring that ends may not fall.
+            gather.gauge(INSTRUMENTS_REFUSED, metrics.refused as f64, name);
+            gather.gauge(INSTRUMENTS_REPLACED, metrics.replaced as f64, name);
+            gather.gauge(METRICS_DAMAGED, metrics.damage.map_or(0.0, |_| 1.0), name);
         }
     }
 }

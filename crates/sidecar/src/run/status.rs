@@ -47,7 +47,7 @@ fn lost_json(figures: &RingFigures, of: fn(&Count) -> u64) -> Value {
 }
 
 fn ring_json(ring: &RingStatus<'_>, space: Space) -> Value {
-    let Space { size, lag, fill, unread_age } = space;
+    let Space { size, lag, fill, unread_age, metrics } = space;
     json!({
         "ring": ring.origin.name,
         "location": ring.location(),
@@ -73,6 +73,9 @@ fn ring_json(ring: &RingStatus<'_>, space: Space) -> Value {
         "lag_bytes": lag,
         "fill_ratio": fill,
         "unread_age_seconds": unread_age.map(|age| age.as_secs_f64()),
+        "instruments_refused": metrics.map(|metrics| metrics.refused),
+        "instruments_replaced": metrics.map(|metrics| metrics.replaced),
+        "metrics_damaged": metrics.and_then(|metrics| metrics.damage).map(|damage| damage.to_string()),
     })
 }
 

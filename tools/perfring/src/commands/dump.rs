@@ -12,16 +12,18 @@ use crate::records::shapes::Shapes;
 use crate::records::time::Since;
 use crate::stop::Stop;
 use perfring_consumer::{
-    AttachError, Count, Item, Layout, Location, Observer, ReadError, RingTotals, Snapshot, Start,
-    Stat,
+    AttachError, Count, Item, Layout, Location, MetricsFill, Observer, ReadError, RingTotals,
+    Snapshot, Start, Stat,
 };
 use perfring_figures::accounts;
+use perfring_figures::owner::count;
 use std::path::Path;
 
 /// Show everything that a ring holds, after a crash or in full flight
 ///
 /// Copies all intact records at one moment and changes nothing. The file of killed processes, or a
-/// copy of it from another machine, can be dumped as well. Ends with the loss counters, on stderr.
+/// copy of it from another machine, can be dumped as well. Ends with the loss counters, on stderr. What
+/// instruments have measured is in no record: `perfring metrics` shows it.
 ///
 /// Records whose types the ring knows are shown with their fields (`perfring types` shows which). A
 /// damaged type table is reported on stderr; its records are then shown as bytes, and the exit code
@@ -69,6 +71,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     output.flush()?;
     let ended = output.end(Some(&args.ring));
     counters(snapshot.layout(), snapshot.totals(), &output.sum());
+    if snapshot.layout().metrics_size > 0
+        && let Ok(stat) = Stat::read(&args.ring)
+    {
+        instruments(&args.ring, &stat.metrics);
+    }
     damage.map_or(ended, |error| Err(damaged(&args.ring, error, output.seen())))
 }
 
@@ -92,6 +99,8 @@ fn directory(args: &Args, dir: &Path, stop: &Stop) -> Result<(), Failure> {
     tail_dir::report_unknown(&args.format, &rings);
     let stats: Vec<Stat> = rings.iter().filter_map(|(ring, _)| agreed::read(ring).ok()).collect(); // or removed
     sentence(&accounts::sums(stats.iter()), &output.sum(), "the rings were");
+    let areas = stats.iter().fold(MetricsFill::default(), |sum, stat| sum.plus(stat.metrics));
+    instruments(&args.ring, &areas);
     ended
 }
 
@@ -140,6 +149,14 @@ fn damaged(location: &Location, error: ReadError, records: u64) -> Failure {
 /// Prints the counters of a ring as a sentence.
 fn counters(layout: &Layout, totals: &RingTotals, shown: &str) {
     sentence(&accounts::counts(layout, totals), shown, "the ring was");
+}
+
+/// Says where the values of instruments are shown: they are no records.
+fn instruments(location: &Location, fill: &MetricsFill) {
+    if fill.instruments > 0 {
+        let instruments = count(fill.instruments, "instrument");
+        summary(&format!("`perfring metrics {location}` shows what {instruments} measured"));
+    }
 }
 
 /// Prints what was written, read and lost since then.

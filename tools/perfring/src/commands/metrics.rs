@@ -6,9 +6,11 @@ use crate::failure::{Failure, note};
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
 use perfring_consumer::{
-    AttachError, Location, MetricKind, MetricSample, MetricSamples, MetricValue, Observer, Start,
+    AttachError, Location, MetricKind, MetricSample, MetricSamples, MetricValue, MetricsFill,
+    Observer, Start,
 };
 use perfring_export::Stream;
+use perfring_figures::areas::unmeasured;
 use perfring_figures::owner::{count, printable};
 use perfring_telemetry::names;
 use perfring_types::Class;
@@ -67,7 +69,7 @@ enum Of {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let several = matches!(&args.ring, Location::File(path) if path.is_dir());
     let mut out = BufWriter::new(Stream::stdout());
-    let (mut damage, mut without, mut shown) = (Vec::new(), 0, false);
+    let (mut damages, mut without, mut shown) = (Vec::new(), 0, false);
     for ring in rings_of(&args.ring)? {
         let observer = match Observer::attach(&ring, Start::Latest) {
             Err(AttachError::NotFound { .. }) if several => continue, // removed meanwhile
@@ -84,8 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let name = printable(&ring.name(observer.layout()));
         let mut rows = rows(&metrics, &types);
         if args.sum {
-            let is_complete =
-                metrics.refused == 0 && metrics.dropped == 0 && metrics.damage.is_none();
+            let is_complete = unmeasured(&metrics.fill).is_none() && metrics.fill.damage.is_none();
             rows = sums(rows, is_complete);
         }
         let written = match args.format.is_json() {
@@ -94,26 +95,25 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         };
         written.map_err(Failure::output)?;
         shown |= !rows.is_empty();
-        if metrics.refused > 0 {
+        let MetricsFill { size, used, refused, replaced, damage, .. } = metrics.fill;
+        if refused > 0 {
             note(&format!(
-                "{ring}: {} found no room, so those measurements are nowhere ({} of {} bytes are in use): make the \
+                "{ring}: {} found no room, so those measurements are nowhere ({used} of {size} bytes are in use): make the \
                  ring with a larger --metrics-size",
-                count(metrics.refused, "instrument"),
-                metrics.used,
-                metrics.size
+                count(refused, "instrument")
             ));
         }
-        if metrics.dropped > 0 {
+        if replaced > 0 {
             note(&format!(
                 "{ring}: the values of {} of processes that had ended were replaced for want of room, so the sums lack those: make the \
                  ring with a larger --metrics-size",
-                count(metrics.dropped, "instrument")
+                count(replaced, "instrument")
             ));
         }
-        if metrics.damage.is_none() && rows.is_empty() && metrics.refused == 0 {
+        if damage.is_none() && rows.is_empty() && refused == 0 {
             note(&format!("{ring}: no instrument has been registered yet"));
         }
-        damage.extend(metrics.damage.map(|damage| {
+        damages.extend(damage.map(|damage| {
             format!(
                 "{ring}: {damage}: what is behind that is not shown; the ring's records are not concerned"
             )
@@ -127,9 +127,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             "{made} {what}: `perfring create --producers many --metrics-size 1M` makes one with it"
         ));
     }
-    match &damage[..] {
+    match &damages[..] {
         [] => Ok(()),
-        damage => Err(Failure::Damaged(damage.join("; "))),
+        damages => Err(Failure::Damaged(damages.join("; "))),
     }
 }
 

@@ -1,7 +1,8 @@
 //! The use of a ring's type table and of its metrics area, in words.
 
 use crate::args::show_size;
-use perfring_figures::areas::{MetricsUse, TypesUse};
+use perfring_consumer::MetricsFill;
+use perfring_figures::areas::{TypesUse, unmeasured};
 use perfring_figures::owner::count;
 
 /// Formats how full a type table is.
@@ -11,14 +12,8 @@ pub(crate) fn types_used(types: &TypesUse) -> String {
 }
 
 /// Formats how full a metrics area is, and what it has no room for.
-pub(crate) fn metrics_used(metrics: &MetricsUse) -> String {
+pub(crate) fn metrics_used(metrics: &MetricsFill) -> String {
     let (used, size) = (metrics.used, show_size(metrics.size));
-    let mut text = format!("{}, {used} bytes of {size} used", count(metrics.count, "instrument"));
-    if metrics.refused > 0 {
-        text += &format!("; {} found no room", metrics.refused);
-    }
-    if metrics.replaced > 0 {
-        text += &format!("; {} of ended processes replaced", metrics.replaced);
-    }
-    text
+    let text = format!("{}, {used} bytes of {size} used", count(metrics.instruments, "instrument"));
+    [Some(text), unmeasured(metrics)].into_iter().flatten().collect::<Vec<_>>().join("; ")
 }

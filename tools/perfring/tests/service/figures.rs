@@ -4,7 +4,13 @@ use super::Run;
 #[cfg(feature = "prometheus")]
 use crate::command::held_port;
 use perfring_producer::Policy;
+#[cfg(feature = "prometheus")]
+use perfring_telemetry::Resource;
+#[cfg(feature = "prometheus")]
+use perfring_telemetry::meter::{Instrument, Meter, options};
 use perfring_testkit::wait::until;
+#[cfg(feature = "prometheus")]
+use serde_json::Value;
 #[cfg(feature = "prometheus")]
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -85,6 +91,11 @@ fn a_figure_has_one_name_on_all_pages_and_it_is_in_the_guide() {
     let mut shop = run.ring("shop", Policy::Drop);
     shop.publish(&[0; 100_000]).unwrap_err(); // lost: it is too large
     shop.publish(b"a record").unwrap();
+    let small = perfring_producer::Options { metrics_size: 4096, ..options() };
+    let meter = Meter::open_or_create(run.path("rings/meter"), &small, Resource::here()).unwrap();
+    let names: Vec<String> = (0..40).map(|nth| format!("instrument{nth}")).collect();
+    let counter = |name: &String| meter.counter::<u64>(&Instrument::new(name)).ok();
+    let refused = names.len() - names.iter().filter_map(counter).count();
     let own = run.path("rings/own");
     let buffer = run.path("buffer");
     let (_port, address) = held_port();
@@ -106,11 +117,22 @@ fn a_figure_has_one_name_on_all_pages_and_it_is_in_the_guide() {
     for page in [scraped(), run.get("/metrics", "").1] {
         let names = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
         let mut names: BTreeSet<&str> = names.collect();
-        names.retain(|name| !name.starts_with("perfring_prometheus_") && *name != "target_info");
+        names.retain(|name| name.starts_with("perfring_") || name.starts_with("process_"));
+        names.retain(|name| !name.starts_with("perfring_prometheus_"));
         let expected: BTreeSet<&str> = listed.iter().map(|row| &*row.on_page).collect();
         assert_eq!(names, expected, "{page}");
         assert_eq!(value(&page, lost), Some(1.0), "{page}");
+        let no_room = value(&page, "perfring_ring_instruments_refused{ring=\"meter.metrics\"}");
+        assert_eq!(no_room, Some(refused as f64), "{page}");
     }
+    let status = run.status();
+    let mut rings = status["rings"].as_array().unwrap().iter();
+    let area = rings.find(|ring| ring["ring"] == "meter.metrics").unwrap();
+    assert_eq!(area["instruments_refused"], refused);
+    assert_eq!(
+        (&area["instruments_replaced"], &area["metrics_damaged"]),
+        (&0.into(), &Value::Null)
+    );
     for Listed { name, unit, on_page } in listed {
         let word = match &*unit {
             "By" => "bytes",

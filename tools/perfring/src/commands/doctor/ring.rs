@@ -13,11 +13,11 @@ use crate::figures::agreed;
 use crate::figures::areas::{metrics_used, types_used};
 use nix::unistd::{AccessFlags, Uid, eaccess};
 use perfring_consumer::{
-    Layout, Location, Observer, Producers, Refused, RingTotals, Start, Stat,
+    Layout, Location, MetricsFill, Observer, Producers, Refused, RingTotals, Start, Stat,
     files::{FileSystem, RingFile},
 };
 use perfring_figures::accounts::{Balance, is_fed};
-use perfring_figures::areas::{Areas, TypesUse};
+use perfring_figures::areas::{TypesUse, unmeasured};
 use perfring_figures::named::is_read;
 use perfring_figures::owner::count;
 use std::fs;
@@ -36,7 +36,7 @@ pub(super) fn check(report: &mut Report, location: &Location) -> Result<(), Fail
     read_locks::check(report, location)?;
     pages(report, &stat.layout)?;
     boot(report, &stat.layout)?;
-    areas(report, location)?;
+    areas(report, location, &stat.metrics)?;
     if let Some(totals) = &stat.totals {
         accounts(report, &stat, totals)?;
         owners::check(report, location, &stat)?;
@@ -161,9 +161,9 @@ fn boot(report: &mut Report, layout: &Layout) -> Result<(), Failure> {
     }
 }
 
-fn areas(report: &mut Report, location: &Location) -> Result<(), Failure> {
-    let Areas { types, metrics } = match Observer::attach(location, Start::Latest) {
-        Ok(observer) => Areas::of(&observer),
+fn areas(report: &mut Report, location: &Location, metrics: &MetricsFill) -> Result<(), Failure> {
+    let types = match Observer::attach(location, Start::Latest) {
+        Ok(observer) => TypesUse::of(&observer),
         Err(error) => return report.refused("types", error.into()),
     };
     self::types(report, &types)?;
@@ -171,13 +171,13 @@ fn areas(report: &mut Report, location: &Location) -> Result<(), Failure> {
         return Ok(());
     }
     if let Some(damage) = &metrics.damage {
-        let message = format!("{damage}; {}", metrics_used(&metrics));
+        let message = format!("{damage}; {}", metrics_used(metrics));
         report.refused("metrics", Failure::Damaged(message))
-    } else if metrics.refused > 0 || metrics.replaced > 0 {
+    } else if unmeasured(metrics).is_some() {
         let advice = "create the next ring with more (`perfring create --metrics-size`)";
-        report.warn("metrics", metrics_used(&metrics), advice)
+        report.warn("metrics", metrics_used(metrics), advice)
     } else {
-        report.ok("metrics", metrics_used(&metrics))
+        report.ok("metrics", metrics_used(metrics))
     }
 }
 

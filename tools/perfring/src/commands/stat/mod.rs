@@ -47,12 +47,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut before: Option<(Instant, Stat)> = None;
     loop {
         let now = Instant::now();
-        let (stat, areas) = agreed::with_areas(&args.ring)?;
+        let (stat, types) = agreed::with_types(&args.ring)?;
         let since = before.as_ref().map(|(then, stat)| (now.duration_since(*then), stat));
         let written = if args.format.is_json() {
-            line(&mut out, &json::object(&args.ring, &stat, Some(&areas)))
+            line(&mut out, &json::object(&args.ring, &stat, Some(&types)))
         } else {
-            text::Page { out: &mut out, width }.write(&args.ring, &stat, &areas, since)
+            text::Page { out: &mut out, width }.write(&args.ring, &stat, &types, since)
         };
         written.and_then(|()| out.flush()).map_err(Failure::output)?;
         if stat.totals.is_none() {

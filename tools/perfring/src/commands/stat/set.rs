@@ -3,9 +3,10 @@
 use crate::events::input::rings_of;
 use crate::failure::Failure;
 use crate::figures::agreed;
+use crate::figures::areas::metrics_used;
 use crate::output::json::line;
 use crate::stop::Stop;
-use perfring_consumer::{Location, Producers, Stat};
+use perfring_consumer::{Location, MetricsFill, Producers, Stat};
 use perfring_export::Stream;
 use perfring_figures::accounts::{Balance, Fill, is_fed, sums};
 use perfring_figures::json;
@@ -66,6 +67,11 @@ fn fill(rings: &[(Location, Stat)]) -> Fill {
     })
 }
 
+/// Returns how full the metrics areas are together.
+fn metrics(rings: &[(Location, Stat)]) -> MetricsFill {
+    rings.iter().fold(MetricsFill::default(), |sum, (_, stat)| sum.plus(stat.metrics))
+}
+
 fn write_text(
     out: &mut impl Write,
     dir: &Location,
@@ -104,6 +110,12 @@ fn write_text(
     for (name, count) in sums(rings.iter().map(|(_, stat)| stat)) {
         writeln!(out, "  {name:<12} {:>14} {:>18}", count.records, count.bytes)?;
     }
+    let fill = metrics(rings);
+    if fill.size > 0 {
+        let damaged =
+            if fill.damage.is_some() { "; damaged: `perfring metrics` says where" } else { "" };
+        writeln!(out, "\n  metrics      {}{damaged}", metrics_used(&fill))?;
+    }
     let balance = match is_balanced(rings) {
         true => "every record of every ring is accounted for",
         false => "not yet, as rings are in use: `perfring ls` lists them",
@@ -123,6 +135,7 @@ fn write_json(out: &mut impl Write, dir: &Location, rings: &[(Location, Stat)]) 
         "used_bytes": used,
         "balanced": is_balanced(rings),
     });
+    json::insert_fill(&mut sum, &metrics(rings));
     for (name, count) in sums(rings.iter().map(|(_, stat)| stat)) {
         sum[format!("{name}_records")] = Value::from(count.records);
         sum[format!("{name}_bytes")] = Value::from(count.bytes);

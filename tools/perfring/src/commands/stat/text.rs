@@ -6,11 +6,11 @@ use crate::columns::paragraph;
 use crate::figures::areas::{metrics_used, types_used};
 use perfring_abi::Lead;
 use perfring_consumer::{
-    Evict, Layout, Location, Policy, Producers, Report, RingTotals, Stat,
+    Evict, Layout, Location, MetricsFill, Policy, Producers, Report, RingTotals, Stat,
     stat::{ConsumerFigures, OwnerInfo, Seat},
 };
 use perfring_figures::accounts::{Balance, Fill, counts, is_fed};
-use perfring_figures::areas::{Areas, MetricsUse, TypesUse};
+use perfring_figures::areas::TypesUse;
 use perfring_figures::named::{is_read, lag, state};
 use perfring_figures::owner::{held_up, name, user};
 use perfring_figures::process::State;
@@ -29,7 +29,7 @@ impl<W: Write> Page<'_, W> {
         &mut self,
         location: &Location,
         stat: &Stat,
-        areas: &Areas,
+        types: &TypesUse,
         since: Option<(Duration, &Stat)>,
     ) -> io::Result<()> {
         let layout = &stat.layout;
@@ -44,9 +44,9 @@ impl<W: Write> Page<'_, W> {
         if layout.aux_size != 0 {
             self.line("aux area", &aux(layout, stat.totals.as_ref()))?;
         }
-        self.line("types", &types_line(&areas.types))?;
+        self.line("types", &types_line(types))?;
         if layout.metrics_size != 0 {
-            self.line("metrics", &metrics_line(&areas.metrics))?;
+            self.line("metrics", &metrics_line(&stat.metrics))?;
         }
         let timestamps = match layout.lead() {
             Lead::None => "no timestamps",
@@ -157,7 +157,7 @@ fn types_line(types: &TypesUse) -> String {
     }
 }
 
-fn metrics_line(metrics: &MetricsUse) -> String {
+fn metrics_line(metrics: &MetricsFill) -> String {
     match &metrics.damage {
         None => metrics_used(metrics),
         Some(damage) => format!("damaged, {}: {damage}", metrics_used(metrics)),
