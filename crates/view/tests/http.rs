@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue has failed")]
 
 use perfring_producer::{Options as RingOptions, Policy, Producer, SharedProducer};
+use perfring_telemetry::meter::{self, Instrument, Meter};
 use perfring_telemetry::{Gauge, Resource, Sink, SpanEnd, SpanId, SpanStart, TraceId, options};
 use perfring_testkit::wait::WATCHDOG;
 use perfring_view::serve::{Options, Server};
@@ -385,6 +386,44 @@ fn answers_about_traces_and_metrics_are_bounded_and_those_of_a_snapshot_are_the_
         assert!(head.starts_with("http/1.1 400"), "{head}");
         println!("{source}: {} and {} bytes", most.len(), metrics.len());
     }
+}
+
+#[test]
+fn the_instruments_of_a_metrics_area_are_series_with_a_sample_each_second() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("shop");
+    let meter = Meter::open_or_create(&path, &meter::options(), Resource::here()).unwrap();
+    let by_card = &[("by", "card".into())];
+    let orders = Instrument { attributes: by_card, ..Instrument::new("orders") };
+    let orders = meter.counter::<u64>(&orders).unwrap();
+    orders.add(7);
+    meter.histogram(&Instrument { unit: "s", ..Instrument::new("latency") }).unwrap().record(0.5);
+    let server = server(dir.path());
+    Events::open(&server).until(|data| data.contains("shop"));
+    let span = "from=-3600000000000&to=3600000000000&bins=600&rings=all";
+    let points = |what: &str| -> Vec<f64> {
+        let (_, text) = ask(&server, "GET", &format!("api/metrics?{span}&{what}"));
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        let series = answer["series"].as_array().unwrap();
+        assert_eq!(series.len(), 1, "{text}");
+        assert_eq!(series[0]["pid"], std::process::id());
+        let points = series[0]["points"].as_array().unwrap();
+        points.iter().map(|point| point[1].as_f64().unwrap()).collect()
+    };
+    assert_eq!(points("name=orders&unit=&kind=sum"), [7.0]);
+    assert_eq!(points("name=latency&unit=s&kind=buckets"), [1.0], "the count");
+    orders.add(1);
+    let grown = || points("name=orders&unit=&kind=sum").last() == Some(&8.0);
+    perfring_testkit::wait::until("the next sample", grown);
+    // What the process has measured is there after its end.
+    drop((orders, meter));
+    assert_eq!(points("name=orders&unit=&kind=sum").last(), Some(&8.0));
+    let (_, where_by) = ask(
+        &server,
+        "GET",
+        &format!("api/metrics?{span}&name=orders&unit=&kind=sum&where=by%3Dcash"),
+    );
+    assert!(where_by.contains("\"series\":[]"), "{where_by}");
 }
 
 #[test]

@@ -361,10 +361,11 @@ impl Site {
             "api/metrics" => {
                 let rings = query.live(shared);
                 metrics(query, rings.len().saturating_sub(walk::RINGS), |from, visit| {
-                    walk::each(shared, &rings, Which::From(from), |id, name, seen| {
-                        visit(id, name, &seen, &shared.clock);
-                        true
-                    });
+                    let mut pass = |id, name: &_, seen: Seen<'_>| {
+                        (visit(id, name, &seen, &shared.clock), true).1
+                    };
+                    walk::each(shared, &rings, Which::From(from), &mut pass);
+                    walk::samples(shared, &rings, &mut pass);
                     Ok(())
                 })
             }

@@ -2,9 +2,9 @@
 //! new, and skips what is too much.
 
 use perfring_consumer::{Item, Lost, Observer, RecordRef, Start, WriterId};
-use perfring_events::{Loss, Shapes};
+use perfring_events::{Loss, Shapes, sampled};
 use std::collections::{HashMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Rings that are looked at, at most: those that were asked for last.
 pub(super) const TAPS: usize = 64;
@@ -13,6 +13,9 @@ const UNASKED: Duration = Duration::from_secs(30);
 /// Items that are kept of a ring, and their payloads' bytes.
 const KEPT: usize = 10_000;
 const KEPT_BYTES: usize = 8 << 20;
+/// Samples of a ring's instruments that are kept, beside those, and the time between two samples of one.
+const SAMPLES: usize = 100_000;
+const SAMPLED: Duration = Duration::from_secs(1);
 /// Items that are copied at one look, of all rings.
 const LOOK: u64 = 4_000;
 /// Items that are looked at when a ring is first asked for.
@@ -32,6 +35,10 @@ pub(super) struct Tap {
     pub(super) shapes: Shapes,
     pub(super) kept: VecDeque<Kept>,
     bytes: usize,
+    /// Samples of the instruments in its metrics area, as records of their types.
+    pub(super) samples: VecDeque<Kept>,
+    sample_bytes: usize,
+    sampled: Option<Instant>,
     asked: Instant,
     /// Records that were skipped, as they were too many.
     pub(super) skipped: u64,
@@ -89,6 +96,9 @@ impl Taps {
             shapes,
             kept: VecDeque::new(),
             bytes: 0,
+            samples: VecDeque::new(),
+            sample_bytes: 0,
+            sampled: None,
             asked: Instant::now(),
             skipped: 0,
             missed: 0,
@@ -128,6 +138,7 @@ impl Tap {
         if self.trouble.is_some() {
             return;
         }
+        self.sample(seq);
         let mut left = most;
         while left > 0 {
             left -= 1;
@@ -151,7 +162,8 @@ impl Tap {
                 }
             };
             *seq += 1;
-            self.keep(Kept { seq: *seq, what });
+            let kept = Kept { seq: *seq, what };
+            keep(&mut self.kept, &mut self.bytes, kept, KEPT);
         }
         self.skip();
     }
@@ -167,13 +179,36 @@ impl Tap {
         }
     }
 
-    fn keep(&mut self, kept: Kept) {
-        let len = |kept: &Kept| kept.record().map_or(0, |record| record.bytes.len());
-        self.bytes += len(&kept);
-        self.kept.push_back(kept);
-        while self.kept.len() > KEPT || self.bytes > KEPT_BYTES {
-            let Some(oldest) = self.kept.pop_front() else { return };
-            self.bytes -= len(&oldest);
+    /// Samples the instruments in its metrics area, if they are due.
+    fn sample(&mut self, seq: &mut u64) {
+        let is_due = self.sampled.is_none_or(|at| at.elapsed() >= SAMPLED);
+        if self.observer.layout().metrics_size == 0 || !is_due {
+            return;
         }
+        self.sampled = Some(Instant::now());
+        // The records say why the ring cannot be read.
+        let Ok(metrics) = self.observer.metrics() else { return };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let wall = u64::try_from(now.as_nanos()).ok();
+        for sample in &metrics.samples {
+            let mut bytes = Vec::new();
+            sampled(sample, wall, &mut bytes);
+            let (kind, bytes) = (sample.kind.get(), bytes.into());
+            *seq += 1;
+            let what = What::Record { pos: sample.at, kind, time: None, writer: None, bytes };
+            let kept = Kept { seq: *seq, what };
+            keep(&mut self.samples, &mut self.sample_bytes, kept, SAMPLES);
+        }
+    }
+}
+
+/// Keeps an item instead of the oldest, if there are so many.
+fn keep(all: &mut VecDeque<Kept>, bytes: &mut usize, kept: Kept, most: usize) {
+    let len = |kept: &Kept| kept.record().map_or(0, |record| record.bytes.len());
+    *bytes += len(&kept);
+    all.push_back(kept);
+    while all.len() > most || *bytes > KEPT_BYTES {
+        let Some(oldest) = all.pop_front() else { return };
+        *bytes -= len(&oldest);
     }
 }

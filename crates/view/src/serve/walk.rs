@@ -3,7 +3,7 @@
 use super::records;
 use super::seen::Seen;
 use super::shared::Shared;
-use super::taps::{Kept, Tap, What};
+use super::taps::{Kept, TAPS, Tap, What};
 use perfring_consumer::{Item, Location, Lost, Policy, Start};
 use perfring_events::{Loss, Shapes};
 use std::collections::VecDeque;
@@ -43,6 +43,24 @@ pub(super) fn each(
         if drops != Some(true) {
             walk(shared, *id, which, &mut left, &mut visit);
         }
+    }
+}
+
+/// Passes samples of the instruments in the rings' metrics areas to `visit`: those that were taken since the rings are looked at.
+pub(super) fn samples(
+    shared: &Shared,
+    rings: &[u32],
+    mut visit: impl FnMut(u32, &str, Seen<'_>) -> bool,
+) {
+    for id in rings.iter().take(TAPS) {
+        records::with_tap(shared, *id, |tap, _| {
+            let name = tap.shapes.origin().name.clone();
+            let samples = std::mem::take(&mut tap.samples);
+            for record in samples.iter().filter_map(Kept::record) {
+                visit(*id, &name, Seen::Record(record.pos, &tap.shapes.see(record)));
+            }
+            tap.samples = samples;
+        });
     }
 }
 
