@@ -10,6 +10,7 @@ mod account;
 mod exclusive;
 mod large;
 mod members;
+mod metrics;
 mod per_cpu;
 mod script;
 mod shared;
@@ -22,5 +23,6 @@ pub use unmarked::{unmarked, with_unmarked};
 /// Makes all of them.
 #[must_use]
 pub fn all() -> Vec<Golden> {
-    [exclusive::all(), shared::all(), types::all(), large::all(), per_cpu::all()].concat()
+    [exclusive::all(), shared::all(), types::all(), large::all(), per_cpu::all(), metrics::all()]
+        .concat()
 }

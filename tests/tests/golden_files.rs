@@ -5,8 +5,8 @@
 
 use perfring_abi::{Cause, RecordType};
 use perfring_consumer::{
-    Anchors, AttachError, Consumer, ConsumerOptions, Count, Item, Observer, RingTotals, Snapshot,
-    Start, Stat, WriterId,
+    Anchors, AttachError, Consumer, ConsumerOptions, Count, Item, MetricSample, MetricSamples,
+    MetricValue, Observer, RingTotals, Snapshot, Start, Stat, WriterId,
     files::recover,
     stat::{ProducerFigures, Seat},
 };
@@ -217,6 +217,41 @@ fn holding<F>(place: &Seat<F>) -> Value {
     })
 }
 
+/// Returns what is in the metrics area.
+fn metrics(observer: &Observer) -> Value {
+    let MetricSamples { fill, samples, .. } = observer.metrics().unwrap();
+    assert_eq!(fill.damage, None);
+    let sample = |sample: &MetricSample| {
+        assert!(!sample.is_alive);
+        let value = match &sample.value {
+            MetricValue::U64(value) => json!(value),
+            MetricValue::I64(value) => json!(value),
+            MetricValue::F64(value) => json!(value),
+            MetricValue::Record(payload) => json!({ "record": str::from_utf8(payload).unwrap() }),
+            MetricValue::Histogram { buckets, counts, zeros, sum, range, refused } => json!({
+                "scale": buckets.scale(), "first": buckets.first(), "counts": counts, "zeros": zeros,
+                "sum": sum, "range": range, "refused": refused,
+            }),
+        };
+        json!({
+            "at": sample.at,
+            "type": sample.kind.get(),
+            "owner": sample.owner,
+            "pid": sample.pid,
+            "start_ns": sample.start_time_unix_nano,
+            "value": value,
+        })
+    };
+    json!({
+        "size": fill.size,
+        "used": fill.used,
+        "instruments": fill.instruments,
+        "refused": fill.refused,
+        "replaced": fill.replaced,
+        "samples": samples.iter().map(sample).collect::<Vec<_>>(),
+    })
+}
+
 #[test]
 fn every_golden_file_has_an_expectation_and_the_other_way_round() {
     let expectations: BTreeSet<_> = fs::read_dir(folder())
@@ -314,6 +349,11 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
             );
             assert_eq!(json!(held_up), expect["held_up"], "{name}: held up");
         }
+        let found = match stat.layout.metrics_size {
+            0 => Value::Null,
+            _ => metrics(&observer),
+        };
+        assert_eq!(&found, expect.get("metrics").unwrap_or(&Value::Null), "{name}: metrics area");
         let mut layout = json!({
             "page_size": stat.layout.page_size,
             "data_size": stat.layout.data_size,
