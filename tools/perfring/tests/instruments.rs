@@ -1,6 +1,6 @@
 //! `perfring metrics`: what the instruments of processes have measured, by process and added up.
 
-use crate::command::{Place, json_lines, run};
+use crate::command::{Place, json_lines, perfring, run};
 use perfring_consumer::{MetricKind, Observer, Start};
 use perfring_producer::{Buckets, MetricsError};
 use perfring_telemetry::Resource;
@@ -102,6 +102,15 @@ fn the_text_names_processes_by_their_service() {
     let line = done.out().lines().find(|line| line.starts_with("orders")).unwrap().to_owned();
     let words: Vec<_> = line.split_whitespace().collect();
     assert_eq!(words, ["orders", "by=card", "12", "{order}", "2", "processes"]);
+
+    let _histogram = measured(&ring, "kiosk", 30, &[0.25, 1.0, 3.0]);
+    let out = run(&["metrics", path], b"").out();
+    let order = out.lines().find(|line| line.starts_with("orders")).unwrap();
+    assert!(order.chars().count() < 60, "a histogram's width is not a counter's: {out}");
+    let narrow = perfring(&["metrics", path]).env("COLUMNS", "60").output().unwrap();
+    let narrow = String::from_utf8(narrow.stdout).unwrap();
+    assert!(narrow.lines().all(|line| line.trim_end().chars().count() <= 60), "{narrow}");
+    assert!(narrow.lines().count() > out.lines().count(), "{narrow}");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! `perfring metrics`: what the instruments in rings' metrics areas have measured.
 
 use crate::args;
+use crate::columns::{self, paragraph};
 use crate::events::input::rings_of;
-use crate::failure::{Failure, note};
+use crate::failure::{Failure, note, summary};
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
 use perfring_consumer::{
@@ -44,6 +45,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     format: FiguresFormat,
 }
+
+/// The columns of values: a histogram takes more, and other values are not padded to that.
+const VALUE: usize = 24;
 
 /// Attributes of an instrument or of a process.
 type Attributes = Vec<(String, Value)>;
@@ -111,7 +115,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             ));
         }
         if damage.is_none() && rows.is_empty() && refused == 0 {
-            note(&format!("{ring}: no instrument has been registered yet"));
+            summary(&format!("{ring}: no instrument has been registered yet"));
         }
         damages.extend(damage.map(|damage| {
             format!(
@@ -123,7 +127,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if without > 0 && !shown {
         let made = if several { "no ring there has" } else { "the ring has" };
         let what = if several { "a metrics area" } else { "no metrics area" };
-        note(&format!(
+        summary(&format!(
             "{made} {what}: `perfring create --producers many --metrics-size 1M` makes one with it"
         ));
     }
@@ -324,10 +328,14 @@ fn write_text(out: &mut impl Write, ring: Option<&str>, rows: &[Row]) -> io::Res
     }
     let shown: Vec<[String; 3]> =
         rows.iter().map(|row| [what(row), value(row), process(row)]).collect();
-    let width = |at: usize| shown.iter().map(|cells| cells[at].chars().count()).max().unwrap_or(0);
-    let (first, second) = (width(0), width(1));
+    let width = |at: usize, most: usize| {
+        let all = shown.iter().map(|cells| cells[at].chars().count());
+        all.filter(|width| *width <= most).max().unwrap_or(0)
+    };
+    let (first, second) = (width(0, usize::MAX), width(1, VALUE));
     for [what, value, process] in &shown {
-        writeln!(out, "{what:first$}  {value:second$}  {process}")?;
+        let text = format!("{value:second$}  {process}");
+        writeln!(out, "{}", paragraph(&format!("{what:first$}  "), &text, columns::width()))?;
     }
     Ok(())
 }
