@@ -141,7 +141,11 @@ mod tests {
 
     #[test]
     fn ids_differ_within_a_thread_and_between_threads() {
-        let some = || (0..10_000).map(|_| (TraceId::random(), SpanId::random())).collect();
+        let one = |n: u32| match n.is_multiple_of(2) {
+            true => TraceId::random_with_span(),
+            false => (TraceId::random(), SpanId::random()),
+        };
+        let some = move || (0..10_000).map(one).collect();
         let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(some)).collect();
         let all: Vec<Vec<_>> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
         let traces: HashSet<_> = all.iter().flatten().map(|(trace, _)| *trace).collect();

@@ -292,7 +292,7 @@ where
     }
 }
 
-#[inline]
+#[inline(always)]
 fn write_ids(ids: &Ids, site: &Site, writer: &mut TaggedWriter<'_>) {
     if site.first.is_some() {
         writer.bytes(TRACE_ID, &ids.trace().0);
