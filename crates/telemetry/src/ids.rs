@@ -19,8 +19,20 @@ impl TraceId {
     #[must_use]
     #[inline]
     pub fn random() -> Self {
-        let (low, high) = (next().max(1), next());
-        TraceId((u128::from(high) << 64 | u128::from(low)).to_be_bytes())
+        TraceId::of(random())
+    }
+
+    /// Returns new random ids: of a trace, and of its first span.
+    #[must_use]
+    #[inline]
+    pub fn random_with_span() -> (Self, SpanId) {
+        let [low, high, span] = random();
+        (TraceId::of([low, high]), SpanId::of([span]))
+    }
+
+    #[inline]
+    fn of([low, high]: [u64; 2]) -> Self {
+        TraceId((u128::from(high) << 64 | u128::from(low.max(1))).to_be_bytes())
     }
 }
 
@@ -29,7 +41,12 @@ impl SpanId {
     #[must_use]
     #[inline]
     pub fn random() -> Self {
-        SpanId(next().max(1).to_be_bytes())
+        SpanId::of(random())
+    }
+
+    #[inline]
+    fn of([word]: [u64; 1]) -> Self {
+        SpanId(word.max(1).to_be_bytes())
     }
 }
 
@@ -47,28 +64,35 @@ hexadecimal!(Display for TraceId, Debug for TraceId, Display for SpanId, Debug f
 
 thread_local! {
     /// The state of xoshiro256++ (Blackman, Vigna), and the generation of the process that seeded it: a forked child has the
-    /// state of its parent, and seeds it again. Zeros before the first use. It has no destructor, so it can be used while
+    /// state of its parent, and seeds it again. `UNSEEDED` before the first use. It has no destructor, so it can be used while
     /// the thread's other values are destroyed.
-    static STATE: Cell<([u64; 4], u32)> = const { Cell::new(([0; 4], 0)) };
+    static STATE: Cell<([u64; 4], u64)> = const { Cell::new(([0; 4], UNSEEDED)) };
 }
 
+/// No process's generation.
+const UNSEEDED: u64 = u64::MAX;
+
+/// Returns random words, by one access to the state.
 #[inline]
-fn next() -> u64 {
+fn random<const N: usize>() -> [u64; N] {
     let (mut s, seeded) = STATE.get();
-    let generation = fork_generation();
-    if s == [0; 4] || seeded != generation {
+    let generation = u64::from(fork_generation());
+    if seeded != generation {
         s = seed();
     }
-    let out = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
-    let shifted = s[1] << 17;
-    s[2] ^= s[0];
-    s[3] ^= s[1];
-    s[1] ^= s[2];
-    s[0] ^= s[3];
-    s[2] ^= shifted;
-    s[3] = s[3].rotate_left(45);
+    let words = std::array::from_fn(|_| {
+        let word = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
+        let shifted = s[1] << 17;
+        s[2] ^= s[0];
+        s[3] ^= s[1];
+        s[1] ^= s[2];
+        s[0] ^= s[3];
+        s[2] ^= shifted;
+        s[3] = s[3].rotate_left(45);
+        word
+    });
     STATE.set((s, generation));
-    out
+    words
 }
 
 #[cold]
@@ -117,7 +141,11 @@ mod tests {
 
     #[test]
     fn ids_differ_within_a_thread_and_between_threads() {
-        let some = || (0..10_000).map(|_| (TraceId::random(), SpanId::random())).collect();
+        let one = |n: u32| match n.is_multiple_of(2) {
+            true => TraceId::random_with_span(),
+            false => (TraceId::random(), SpanId::random()),
+        };
+        let some = move || (0..10_000).map(one).collect();
         let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(some)).collect();
         let all: Vec<Vec<_>> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
         let traces: HashSet<_> = all.iter().flatten().map(|(trace, _)| *trace).collect();

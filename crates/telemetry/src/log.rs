@@ -60,10 +60,11 @@ impl log::Log for RingLog {
         };
         let module = record.module_path().filter(|module| *module != record.target());
         let attributes = [(names::MODULE, Value::from(module.unwrap_or_default()))];
+        let text = record.args();
         // The ring counts what it refuses.
         let _ = self.sink.emit(&Log {
             severity: Some(severity),
-            body: Value::Display(record.args()),
+            body: text.as_str().map_or(Value::Display(text), Value::Str),
             scope: record.target(),
             file: record.file().unwrap_or_default(),
             line: record.line(),

@@ -6,7 +6,7 @@ use crate::ids;
 use crate::place::{Place, SinkError};
 use crate::resource::Resource;
 use crate::signals::{self, RESOURCE};
-use crate::threads::{ask, forget, give_buffer, sweep, take_buffer, with, with_own};
+use crate::threads::{Buffer, ask, forget, give_buffer, sweep, take_buffer, with, with_own};
 use perfring_producer::types::Schema;
 use perfring_producer::types::tagged::TaggedWriter;
 use perfring_producer::{AttachError, ProcessClock, RecordType, ReserveError};
@@ -118,15 +118,19 @@ impl Ring {
         done
     }
 
+    /// Returns a writer for a record.
+    #[inline(always)]
+    pub(crate) fn writer<'b>(&self, bytes: &'b mut Vec<u8>) -> TaggedWriter<'b> {
+        TaggedWriter::new(bytes).with_limit(self.max_len())
+    }
+
     /// Begins a record with the common fields.
     #[inline(always)]
-    pub(crate) fn begin<'b>(&self, buffer: &'b mut Vec<u8>) -> TaggedWriter<'b> {
-        let mut writer = TaggedWriter::new(buffer).with_limit(self.max_len());
+    pub(crate) fn begin(&self, writer: &mut TaggedWriter<'_>) {
         if !self.is_timed {
             writer.u64(0, ids::nanos());
         }
         writer.u64(1, self.pid.load(Ordering::Relaxed).into());
-        writer
     }
 
     /// Returns the time of a record that begins now, on the clock of timestamps.
@@ -272,7 +276,7 @@ impl Ring {
         self.max_len.store(producer.max_len(), Ordering::Relaxed);
         self.interval.store(producer.size() / 4, Ordering::Relaxed);
         let record = self.resource_record();
-        self.note_reported(producer.publish_resource(RESOURCE.id, &record).is_ok());
+        self.note_reported(producer.publish_resource(RESOURCE.id, &record.bytes).is_ok());
         give_buffer(record);
         self.alarms.fetch_add(1, Ordering::Relaxed);
     }
@@ -335,9 +339,9 @@ impl Ring {
         let (now, alarm) = (self.now(), self.alarms.load(Ordering::Relaxed));
         let report = |handle: &Handle| match &handle.producer {
             Attached::Shared(_) => {
-                handle.publish(RESOURCE.id, &record, (now, &self.clock), alarm).map(|_| ())
+                handle.publish(RESOURCE.id, &record.bytes, (now, &self.clock), alarm).map(|_| ())
             }
-            cpu @ Attached::Cpu(_) => cpu.publish_resource(RESOURCE.id, &record),
+            cpu @ Attached::Cpu(_) => cpu.publish_resource(RESOURCE.id, &record.bytes),
         };
         let mut reported = self.with_spare(|handle| match report(handle) {
             Err(ReserveError::Detached) if handle.may_try() && self.replace(handle).is_ok() => {
@@ -353,9 +357,10 @@ impl Ring {
         reported
     }
 
-    fn resource_record(&self) -> Vec<u8> {
+    fn resource_record(&self) -> Box<Buffer> {
         let mut buffer = take_buffer();
-        let mut writer = self.begin(&mut buffer);
+        let mut writer = self.writer(&mut buffer.bytes);
+        self.begin(&mut writer);
         signals::started(self.started.load(Ordering::Relaxed), &mut writer);
         self.resource.fill(&mut writer);
         buffer

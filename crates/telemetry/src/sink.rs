@@ -71,6 +71,12 @@ impl Sink {
     /// Returns the ring for records of this severity.
     #[inline]
     fn ring_for(&self, severity: Option<Severity>) -> &Arc<Ring> {
+        if self.priority.is_none() { &self.ring } else { self.ring_by_priority(severity) }
+    }
+
+    /// Apart, so that without priorities the ring's address depends on no severity: the clock waits for it.
+    #[inline(never)]
+    fn ring_by_priority(&self, severity: Option<Severity>) -> &Arc<Ring> {
         match &self.priority {
             Some((least, ring)) if severity >= Some(*least) => ring,
             _ => &self.ring,
@@ -208,10 +214,14 @@ impl Sink {
         fill: impl FnOnce(u64, &mut TaggedWriter<'_>),
     ) -> Result<(), ReserveError> {
         let now = ring.now();
-        let mut draft = Draft { ring, kind, now, buffer: take_buffer(), done: false };
-        fill(now, &mut ring.begin(&mut draft.buffer));
-        let done = draft.publish();
-        drop(draft); // gives the buffer back, which a resource needs
+        let mut buffer = take_buffer();
+        let draft = Draft { ring, kind, now, bytes: &mut buffer.bytes };
+        let mut writer = ring.writer(draft.bytes);
+        ring.begin(&mut writer);
+        fill(now, &mut writer);
+        std::mem::forget(draft);
+        let done = ring.publish(kind, &mut buffer.bytes, now);
+        give_buffer(buffer);
         match done {
             Ok(0) => Ok(()),
             Ok(bytes) => {
@@ -275,30 +285,17 @@ impl Sink {
     }
 }
 
-/// A record under construction.
+/// A record under construction. If a panic drops it, it is published: it may be the last one.
 struct Draft<'a> {
     ring: &'a Arc<Ring>,
     kind: RecordType,
     now: u64,
-    buffer: Vec<u8>,
-    done: bool,
-}
-
-impl Draft<'_> {
-    #[inline(always)]
-    fn publish(&mut self) -> Result<u64, ReserveError> {
-        self.done = true;
-        self.ring.publish(self.kind, &mut self.buffer, self.now)
-    }
+    bytes: &'a mut Vec<u8>,
 }
 
 impl Drop for Draft<'_> {
-    #[inline]
+    #[cold]
     fn drop(&mut self) {
-        if !self.done {
-            // A panic: this may be the last record.
-            let _ = self.ring.publish(self.kind, &mut self.buffer, self.now);
-        }
-        give_buffer(std::mem::take(&mut self.buffer));
+        let _ = self.ring.publish(self.kind, self.bytes, self.now);
     }
 }

@@ -8,6 +8,8 @@ use std::sync::{Arc, Weak};
 
 /// A thread's attachment to a sink.
 struct Attachment {
+    /// The place's address.
+    key: usize,
     /// Keeps the address from being reused for another sink.
     place: Weak<Place>,
     /// `None` if no slot was free: then the sink's own producer publishes.
@@ -20,16 +22,19 @@ struct Attachment {
 
 /// Calls between two attempts to get a slot when none was free: an attempt costs some 100 µs.
 const TRIES: u32 = 4096;
-/// Buffers that a thread keeps. It needs more than one if formatting a value publishes another record.
-const BUFFERS: usize = 8;
 /// A buffer's initial capacity; most records fit.
 const BUFFER: usize = 1024;
 
+/// A buffer for a record under construction.
+pub(crate) struct Buffer {
+    pub(crate) bytes: Vec<u8>,
+    next: Option<Box<Buffer>>,
+}
+
 struct Local {
     attachments: RefCell<Vec<Attachment>>,
-    /// The buffer that is taken first.
-    buffer: Cell<Vec<u8>>,
-    buffers: RefCell<Vec<Vec<u8>>>,
+    /// The thread's free buffers: more than one if formatting a value has published another record.
+    buffers: Cell<Option<Box<Buffer>>>,
 }
 
 thread_local! {
@@ -38,37 +43,37 @@ thread_local! {
         const {
             Local {
                 attachments: RefCell::new(Vec::new()),
-                buffer: Cell::new(Vec::new()),
-                buffers: RefCell::new(Vec::new()),
+                buffers: Cell::new(None),
             }
         };
 }
 
 /// Returns an empty buffer.
-#[inline]
-pub(crate) fn take_buffer() -> Vec<u8> {
-    match LOCAL.try_with(|local| local.buffer.take()) {
-        Ok(buffer) if buffer.capacity() > 0 => buffer,
-        _ => take_another(),
-    }
+#[inline(always)]
+pub(crate) fn take_buffer() -> Box<Buffer> {
+    let taken = LOCAL.try_with(|local| {
+        let mut buffer = local.buffers.take()?;
+        // What is forgotten here and below is `None`, and need not be asked whether to drop it.
+        std::mem::forget(local.buffers.replace(buffer.next.take()));
+        Some(buffer)
+    });
+    let mut buffer = taken.ok().flatten().unwrap_or_else(new_buffer);
+    buffer.bytes.clear();
+    buffer
 }
 
 #[cold]
 #[inline(never)]
-fn take_another() -> Vec<u8> {
-    let kept = LOCAL.try_with(|local| local.buffers.try_borrow_mut().ok()?.pop());
-    kept.ok().flatten().unwrap_or_else(|| Vec::with_capacity(BUFFER))
+fn new_buffer() -> Box<Buffer> {
+    Box::new(Buffer { bytes: Vec::with_capacity(BUFFER), next: None })
 }
 
 /// Returns a buffer to the thread.
-#[inline]
-pub(crate) fn give_buffer(mut buffer: Vec<u8>) {
-    buffer.clear();
+#[inline(always)]
+pub(crate) fn give_buffer(mut buffer: Box<Buffer>) {
     let _ = LOCAL.try_with(|local| {
-        let other = local.buffer.replace(buffer);
-        if other.capacity() > 0 {
-            local.give_another(other);
-        }
+        std::mem::forget(std::mem::replace(&mut buffer.next, local.buffers.take()));
+        std::mem::forget(local.buffers.replace(Some(buffer)));
     });
 }
 
@@ -129,7 +134,7 @@ pub(crate) fn sweep(place: &Arc<Place>) {
 impl Attachment {
     #[inline(always)]
     fn is_of(&self, place: &Arc<Place>) -> bool {
-        Weak::as_ptr(&self.place) == Arc::as_ptr(place)
+        self.key == Arc::as_ptr(place).addr()
     }
 }
 
@@ -142,16 +147,6 @@ impl Drop for Attachment {
 }
 
 impl Local {
-    #[cold]
-    #[inline(never)]
-    fn give_another(&self, buffer: Vec<u8>) {
-        if let Ok(mut buffers) = self.buffers.try_borrow_mut()
-            && buffers.len() < BUFFERS
-        {
-            buffers.push(buffer);
-        }
-    }
-
     #[inline(always)]
     fn with<R>(
         &self,
@@ -185,10 +180,10 @@ impl Local {
     #[inline(never)]
     fn attach(&self, place: &Arc<Place>, handle: Option<Handle>) -> Option<()> {
         let (patience, pid) = (Cell::new(TRIES), std::process::id());
-        let attachment = Attachment { place: Arc::downgrade(place), handle, patience, pid };
+        let (key, place) = (Arc::as_ptr(place).addr(), Arc::downgrade(place));
+        let attachment = Attachment { key, place, handle, patience, pid };
         let mut attachments = self.attachments.try_borrow_mut().ok()?;
-        attachments
-            .retain(|attachment| attachment.place.strong_count() > 0 && !attachment.is_of(place));
+        attachments.retain(|other| other.place.strong_count() > 0 && other.key != key);
         attachments.push(attachment);
         Some(())
     }

@@ -132,7 +132,7 @@ impl PerfringLayer {
     }
 
     /// Returns the span that an event or a span is in.
-    #[inline]
+    #[inline(always)]
     fn around(&self, given: Option<&Id>, is_contextual: bool) -> Option<Ids> {
         match given {
             Some(id) => self.spans.get(id.into_u64()),
@@ -158,7 +158,7 @@ impl PerfringLayer {
 fn publish(_ids: Option<Ids>) {
     #[cfg(feature = "context")]
     {
-        let context = _ids.map(|ids| ThreadContext::new(ids.trace.0, ids.span.0, 1));
+        let context = _ids.map(|ids| ThreadContext::new(ids.trace().0, ids.span().0, 1));
         ThreadContext::publish(context.as_ref());
     }
 }
@@ -169,7 +169,8 @@ where
 {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let metadata = event.metadata();
-        let site = &self.sites.of(&self.sink, metadata);
+        let mut once = None;
+        let site = self.sites.of(&self.sink, metadata, &mut once);
         let around = self.around(event.parent(), event.is_contextual());
         // The ring counts what it refuses.
         let severity = site::severity(*metadata.level());
@@ -182,22 +183,29 @@ where
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, _: Context<'_, S>) {
         let metadata = attributes.metadata();
-        let site = &self.sites.of(&self.sink, metadata);
+        let mut once = None;
+        let site = self.sites.of(&self.sink, metadata, &mut once);
         let around = self.around(attributes.parent(), attributes.is_contextual());
-        let ids = Ids {
-            trace: around.map_or_else(TraceId::random, |around| around.trace),
-            span: SpanId::random(),
+        let (trace, span) = match around {
+            Some(around) => (around.trace(), SpanId::random()),
+            None => TraceId::random_with_span(),
         };
-        let parent = around.map(|around| around.span);
+        let ids = Ids::new(trace, span);
+        let parent = around.map(|around| around.span_word());
         let _ = self.sink.write_timed(site.kind, |start, writer| {
             // Before its values are formatted, which may use it.
-            self.spans.insert(id.into_u64(), &Span { ids, parent, start });
+            let place = site.place;
+            self.spans.insert(id.into_u64(), &Span { ids, parent, start, site: place });
             let otel =
                 if site.has_otel { self.noted(id, |otel| attributes.record(otel)) } else { None };
             write_ids(&ids, site, writer);
             match (parent, site.first) {
-                (Some(parent), Some(_)) => writer.bytes(PARENT_SPAN_ID, &parent.0),
-                (Some(parent), None) => writer.bytes(names::PARENT_SPAN_ID, &parent.0),
+                (Some(parent), Some(_)) => {
+                    writer.bytes(PARENT_SPAN_ID, &parent.get().to_ne_bytes());
+                }
+                (Some(parent), None) => {
+                    writer.bytes(names::PARENT_SPAN_ID, &parent.get().to_ne_bytes());
+                }
                 (None, _) => {}
             }
             unchanging(Class::SpanStart, metadata, site, writer);
@@ -225,8 +233,8 @@ where
             return; // the end has all of it
         }
         let _ = self.sink.write(SpanStart::SCHEMA.id, |writer| {
-            writer.bytes(names::TRACE_ID, &ids.trace.0);
-            writer.bytes(names::SPAN_ID, &ids.span.0);
+            writer.bytes(names::TRACE_ID, &ids.trace().0);
+            writer.bytes(names::SPAN_ID, &ids.span().0);
             let class = Class::SpanStart;
             let fields = Fields { writer, first: None, class, metadata };
             match &otel {
@@ -242,8 +250,8 @@ where
     fn on_follows_from(&self, id: &Id, follows: &Id, _: Context<'_, S>) {
         let (span, before) = (self.spans.get(id.into_u64()), self.spans.get(follows.into_u64()));
         let (Some(span), Some(before)) = (span, before) else { return };
-        let more = SpanStart::new(span.trace, span.span, "");
-        let link = Some((before.trace, before.span));
+        let more = SpanStart::new(span.trace(), span.span(), "");
+        let link = Some((before.trace(), before.span()));
         let _ = self.sink.emit(&SpanStart { link, ..more });
     }
 
@@ -262,12 +270,14 @@ where
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let Some((span, otel)) = self.spans.remove(id.into_u64()) else { return };
-        let name = context.metadata(&id).map_or("", Metadata::name);
+        // The registry's search costs more than all else here.
+        let metadata = self.sites.metadata(span.site).or_else(|| context.metadata(&id));
+        let name = metadata.map_or("", Metadata::name);
         let _ = self.sink.write_timed(SpanEnd::SCHEMA.id, |now, writer| {
-            writer.bytes(END.trace, &span.ids.trace.0);
-            writer.bytes(END.span, &span.ids.span.0);
+            writer.bytes(END.trace, &span.ids.trace().0);
+            writer.bytes(END.span, &span.ids.span().0);
             if let Some(parent) = span.parent {
-                writer.bytes(END.parent, &parent.0);
+                writer.bytes(END.parent, &parent.get().to_ne_bytes());
             }
             let renamed = otel.as_ref().and_then(|otel| otel.name.as_deref());
             writer.text(END.name, renamed.unwrap_or(name));
@@ -282,19 +292,19 @@ where
     }
 }
 
-#[inline]
+#[inline(always)]
 fn write_ids(ids: &Ids, site: &Site, writer: &mut TaggedWriter<'_>) {
     if site.first.is_some() {
-        writer.bytes(TRACE_ID, &ids.trace.0);
-        writer.bytes(SPAN_ID, &ids.span.0);
+        writer.bytes(TRACE_ID, &ids.trace().0);
+        writer.bytes(SPAN_ID, &ids.span().0);
     } else {
-        writer.bytes(names::TRACE_ID, &ids.trace.0);
-        writer.bytes(names::SPAN_ID, &ids.span.0);
+        writer.bytes(names::TRACE_ID, &ids.trace().0);
+        writer.bytes(names::SPAN_ID, &ids.span().0);
     }
 }
 
 /// Writes what a type of the call site's own would have as constants, if it has none.
-#[inline]
+#[inline(always)]
 fn unchanging(
     class: Class,
     metadata: &'static Metadata<'static>,
@@ -302,12 +312,22 @@ fn unchanging(
     writer: &mut TaggedWriter<'_>,
 ) {
     if site.first.is_none() {
-        site::constants(class, metadata, |name, value| match value {
-            // The program's own fields take precedence.
-            _ if site::is_own(class, metadata, name) => {}
-            Constant::Str(value) => writer.text(name, value),
-            Constant::U64(value) => writer.u64(name, value),
-            _ => {}
-        });
+        write_constants(class, metadata, writer);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn write_constants(
+    class: Class,
+    metadata: &'static Metadata<'static>,
+    writer: &mut TaggedWriter<'_>,
+) {
+    site::constants(class, metadata, |name, value| match value {
+        // The program's own fields take precedence.
+        _ if site::is_own(class, metadata, name) => {}
+        Constant::Str(value) => writer.text(name, value),
+        Constant::U64(value) => writer.u64(name, value),
+        _ => {}
+    });
 }

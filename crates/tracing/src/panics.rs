@@ -30,8 +30,8 @@ fn write(sink: &Sink, layer: u64, info: &PanicHookInfo<'_>) {
     let _ = sink.emit(&Log {
         severity: Some(Severity::Fatal),
         body: message.into(),
-        trace_id: ids.map(|ids| ids.trace),
-        span_id: ids.map(|ids| ids.span),
+        trace_id: ids.map(|ids| ids.trace()),
+        span_id: ids.map(|ids| ids.span()),
         event_name: "panic",
         file: location.map(|location| location.file()).unwrap_or_default(),
         line: location.map(|location| location.line()),

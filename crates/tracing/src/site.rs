@@ -63,6 +63,8 @@ pub(crate) struct Site {
     pub(crate) first: Option<u16>,
     /// Whether it is a span with fields that OpenTelemetry gives a meaning.
     pub(crate) has_otel: bool,
+    /// Where [`Sites`] has it: see [`Sites::metadata`].
+    pub(crate) place: u32,
 }
 
 /// Returns the reserved name that a field has in records of this class; `None` for an attribute.
@@ -163,7 +165,7 @@ impl Site {
     /// Returns the built-in type.
     fn ready(metadata: &Metadata<'_>) -> Self {
         let kind = if metadata.is_span() { SpanStart::SCHEMA.id } else { Log::SCHEMA.id };
-        Site { kind, first: None, has_otel: has_otel(metadata) }
+        Site { kind, first: None, has_otel: has_otel(metadata), place: NOWHERE }
     }
 
     #[cold]
@@ -187,7 +189,7 @@ impl Site {
         });
         let kind = sink.declare(class, &type_name(metadata), "", &fields)?;
         let first = Some(FIRST + ids.len() as u16);
-        Ok(Site { kind, first, has_otel: has_otel(metadata) })
+        Ok(Site { kind, first, has_otel: has_otel(metadata), place: NOWHERE })
     }
 }
 
@@ -205,10 +207,19 @@ fn type_name(metadata: &Metadata<'_>) -> Cow<'static, str> {
     }
 }
 
+#[inline(always)]
+fn hash(metadata: &'static Metadata<'static>) -> usize {
+    let address = std::ptr::from_ref(metadata).addr() as u64;
+    (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
+}
+
+/// The place of a call site that is not kept.
+const NOWHERE: u32 = u32::MAX;
+
 /// The call sites so far, by the address of their metadata. It only grows, and is read without a lock.
 #[derive(Debug)]
 pub(crate) struct Sites {
-    entries: Box<[OnceLock<(usize, Site)>]>,
+    entries: Box<[OnceLock<(&'static Metadata<'static>, Site)>]>,
     /// Records of unknown call sites until the next attempt to register one, after one that timed out.
     patience: AtomicU32,
     /// The next table.
@@ -249,20 +260,37 @@ impl Sites {
         }
     }
 
-    #[inline]
-    pub(crate) fn of(&self, sink: &Sink, metadata: &'static Metadata<'static>) -> Site {
-        let key = std::ptr::from_ref(metadata).addr();
-        let hash = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-        let mut table = self;
+    /// Returns the site of this metadata, and makes it first if it is new. `once` is for one that cannot be kept yet.
+    #[inline(always)]
+    pub(crate) fn of<'a>(
+        &'a self,
+        sink: &Sink,
+        metadata: &'static Metadata<'static>,
+        once: &'a mut Option<Site>,
+    ) -> &'a Site {
+        match self.entries[hash(metadata) % Self::ENTRIES].get() {
+            Some((its, site)) if std::ptr::eq(*its, metadata) => site,
+            _ => once.insert(self.search(sink, metadata)),
+        }
+    }
+
+    #[inline(never)]
+    fn search(&self, sink: &Sink, metadata: &'static Metadata<'static>) -> Site {
+        let hash = hash(metadata);
+        let (mut table, mut first) = (self, 0);
         loop {
             for at in 0..Self::TRIES {
-                let entry = &table.entries[(hash as usize + at) % Self::ENTRIES];
+                let at = (hash + at) % Self::ENTRIES;
+                let entry = &table.entries[at];
                 let (its, site) = match entry.get() {
                     Some(found) => found,
                     // Registered outside of the lock: at worst the same type twice.
                     None => {
                         match self.make(sink, metadata) {
-                            Ok(site) => drop(entry.set((key, site))),
+                            Ok(site) => {
+                                let place = first + at as u32;
+                                let _ = entry.set((metadata, Site { place, ..site }));
+                            }
                             Err(site) => return site,
                         }
                         match entry.get() {
@@ -271,11 +299,23 @@ impl Sites {
                         }
                     }
                 };
-                if *its == key {
+                if std::ptr::eq(*its, metadata) {
                     return *site;
                 }
             }
             table = table.next.get_or_init(|| Box::new(Sites::new()));
+            first += Self::ENTRIES as u32;
         }
+    }
+
+    /// Returns the metadata of the call site that is kept at a place.
+    #[inline]
+    pub(crate) fn metadata(&self, place: u32) -> Option<&'static Metadata<'static>> {
+        let (mut table, mut at) = (self, place as usize);
+        while at >= Self::ENTRIES {
+            table = table.next.get()?;
+            at -= Self::ENTRIES;
+        }
+        table.entries[at].get().map(|(metadata, _)| *metadata)
     }
 }

@@ -4,25 +4,57 @@
 
 use crate::otel::Otel;
 use perfring_telemetry::{SpanId, TraceId};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// A span's ids.
+/// A span's ids, as words: `None` is a word, too. A copy of bytes of another alignment waits for the stores before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ids {
-    pub(crate) trace: TraceId,
-    pub(crate) span: SpanId,
+    trace: [u64; 2],
+    span: NonZeroU64,
+}
+
+impl Ids {
+    #[inline]
+    pub(crate) fn new(trace: TraceId, span: SpanId) -> Self {
+        let (words, _) = trace.0.as_chunks();
+        let trace = [u64::from_ne_bytes(words[0]), u64::from_ne_bytes(words[1])];
+        let span = NonZeroU64::new(u64::from_ne_bytes(span.0)).unwrap_or(NonZeroU64::MIN);
+        Ids { trace, span }
+    }
+
+    #[inline]
+    pub(crate) fn trace(&self) -> TraceId {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.trace[0].to_ne_bytes());
+        bytes[8..].copy_from_slice(&self.trace[1].to_ne_bytes());
+        TraceId(bytes)
+    }
+
+    #[inline]
+    pub(crate) fn span(&self) -> SpanId {
+        SpanId(self.span.get().to_ne_bytes())
+    }
+
+    /// Returns [`Ids::span`]'s bytes as a word.
+    #[inline]
+    pub(crate) fn span_word(&self) -> NonZeroU64 {
+        self.span
+    }
 }
 
 /// An open span.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) ids: Ids,
-    pub(crate) parent: Option<SpanId>,
+    pub(crate) parent: Option<NonZeroU64>,
     /// In ns on the clock of timestamps.
     pub(crate) start: u64,
+    /// The place of its call site: see [`Sites`](crate::site::Sites).
+    pub(crate) site: u32,
 }
 
 /// An open span. It has a whole cache line.
@@ -39,8 +71,9 @@ struct Entry {
     /// 0 for none: no span's id is zero.
     parent: AtomicU64,
     start: AtomicU64,
+    site: AtomicU32,
     /// Whether there is something in [`Spans::noted`].
-    has_note: AtomicU64,
+    has_note: AtomicBool,
 }
 
 impl Entry {
@@ -53,32 +86,28 @@ impl Entry {
 
     #[inline]
     fn store(&self, span: &Span) {
-        let (trace, _) = span.ids.trace.0.as_chunks();
-        for (word, bytes) in self.trace.iter().zip(trace) {
-            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        for (word, value) in self.trace.iter().zip(span.ids.trace) {
+            word.store(value, Ordering::Relaxed);
         }
-        let parent = span.parent.map_or(0, |parent| u64::from_ne_bytes(parent.0));
-        self.span.store(u64::from_ne_bytes(span.ids.span.0), Ordering::Relaxed);
-        self.parent.store(parent, Ordering::Relaxed);
+        self.span.store(span.ids.span.get(), Ordering::Relaxed);
+        self.parent.store(span.parent.map_or(0, NonZeroU64::get), Ordering::Relaxed);
         self.start.store(span.start, Ordering::Relaxed);
-        self.has_note.store(0, Ordering::Relaxed);
+        self.site.store(span.site, Ordering::Relaxed);
+        self.has_note.store(false, Ordering::Relaxed);
     }
 
     #[inline]
     fn ids(&self) -> Ids {
-        let [high, low] = self.trace.each_ref().map(|word| word.load(Ordering::Relaxed));
-        let mut trace = [0; 16];
-        trace[..8].copy_from_slice(&high.to_ne_bytes());
-        trace[8..].copy_from_slice(&low.to_ne_bytes());
-        let span = self.span.load(Ordering::Relaxed).to_ne_bytes();
-        Ids { trace: TraceId(trace), span: SpanId(span) }
+        let trace = self.trace.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let span = NonZeroU64::new(self.span.load(Ordering::Relaxed));
+        Ids { trace, span: span.unwrap_or(NonZeroU64::MIN) }
     }
 
     #[inline]
     fn span(&self) -> Span {
-        let parent = self.parent.load(Ordering::Relaxed);
-        let parent = (parent != 0).then(|| SpanId(parent.to_ne_bytes()));
-        Span { ids: self.ids(), parent, start: self.start.load(Ordering::Relaxed) }
+        let parent = NonZeroU64::new(self.parent.load(Ordering::Relaxed));
+        let start = self.start.load(Ordering::Relaxed);
+        Span { ids: self.ids(), parent, start, site: self.site.load(Ordering::Relaxed) }
     }
 }
 
@@ -96,8 +125,9 @@ struct Table {
 }
 
 impl Table {
-    fn new(entries: usize) -> Self {
-        let entries = std::iter::repeat_with(Entry::default).take(entries).collect();
+    /// `places` is a power of two.
+    fn new(places: usize) -> Self {
+        let entries = std::iter::repeat_with(Entry::default).take(places + TRIES - 1).collect();
         Table { entries, next: OnceLock::new() }
     }
 
@@ -105,7 +135,7 @@ impl Table {
     #[inline]
     fn of(&self, id: u64) -> &[Entry] {
         let mixed = (id & OF_REGISTRY).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let at = mixed as usize % (self.entries.len() - TRIES + 1);
+        let at = mixed as usize & (self.entries.len() - TRIES); // a power of two, less one
         &self.entries[at..at + TRIES]
     }
 }
@@ -120,10 +150,10 @@ pub(crate) struct Spans {
 
 impl Spans {
     /// Of the first table.
-    const ENTRIES: usize = 1024 + TRIES - 1;
+    const PLACES: usize = 1024;
 
     pub(crate) fn new() -> Self {
-        Spans { table: Table::new(Self::ENTRIES), noted: Mutex::default() }
+        Spans { table: Table::new(Self::PLACES), noted: Mutex::default() }
     }
 
     #[inline]
@@ -133,7 +163,7 @@ impl Spans {
             if let Some(entry) = table.of(id).iter().find(|entry| entry.take(id)) {
                 return entry.store(span);
             }
-            let larger = || Box::new(Table::new(4 * table.entries.len()));
+            let larger = || Box::new(Table::new(4 * (table.entries.len() - TRIES + 1)));
             table = table.next.get_or_init(larger);
         }
     }
@@ -159,7 +189,7 @@ impl Spans {
     pub(crate) fn remove(&self, id: u64) -> Option<(Span, Option<Box<Otel>>)> {
         let entry = self.find(id)?;
         let span = entry.span();
-        let has_note = entry.has_note.load(Ordering::Relaxed) != 0;
+        let has_note = entry.has_note.load(Ordering::Relaxed);
         let otel = if has_note { self.lock().remove(&id) } else { None };
         entry.id.store(0, Ordering::Release); // pairs with `take`
         Some((span, otel))
@@ -169,7 +199,7 @@ impl Spans {
     #[cold]
     pub(crate) fn note(&self, id: u64, otel: Otel) {
         if let Some(entry) = self.find(id) {
-            entry.has_note.store(1, Ordering::Relaxed);
+            entry.has_note.store(true, Ordering::Relaxed);
             self.lock().entry(id).or_default().update(otel);
         }
     }
@@ -180,44 +210,90 @@ impl Spans {
 }
 
 /// A span that this thread is in.
+#[derive(Clone, Copy)]
 struct Entered {
     layer: u64,
     id: u64,
     ids: Ids,
+    /// How many spans [`OTHERS`] has, in [`LAST`].
+    others: u32,
     /// The thread is in it already: then the registry does not make it the current span.
     again: bool,
 }
 
+impl Entered {
+    fn is(&self, layer: u64, id: u64) -> bool {
+        self.layer == layer && self.id == id
+    }
+}
+
 thread_local! {
-    static ENTERED: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
+    /// The span that this thread entered last. It has no destructor, so an access is a load.
+    static LAST: Cell<Option<Entered>> = const { Cell::new(None) };
+    /// Those that the thread entered before, in order.
+    static OTHERS: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Returns the innermost span that this thread is in.
 #[inline]
 pub(crate) fn current(layer: u64) -> Option<Ids> {
-    let current = ENTERED.try_with(|entered| {
-        let entered = entered.try_borrow().ok()?;
-        let found = entered.iter().rev().find(|one| one.layer == layer && !one.again);
+    let last = LAST.get()?;
+    if last.layer == layer && !last.again { Some(last.ids) } else { current_of_others(layer) }
+}
+
+#[cold]
+#[inline(never)]
+fn current_of_others(layer: u64) -> Option<Ids> {
+    let current = OTHERS.try_with(|others| {
+        let others = others.try_borrow().ok()?;
+        let found = others.iter().rev().find(|one| one.layer == layer && !one.again);
         found.map(|one| one.ids)
     });
     current.ok().flatten()
 }
 
+#[inline]
 pub(crate) fn enter(layer: u64, id: u64, ids: Ids) {
-    let _ = ENTERED.try_with(|entered| {
-        if let Ok(mut entered) = entered.try_borrow_mut() {
-            let again = entered.iter().any(|one| one.layer == layer && one.id == id);
-            entered.push(Entered { layer, id, ids, again });
+    let one = Entered { layer, id, ids, others: 0, again: false };
+    match LAST.get() {
+        None => LAST.set(Some(one)),
+        Some(last) => enter_within(last, one),
+    }
+}
+
+#[inline(never)]
+fn enter_within(last: Entered, one: Entered) {
+    let _ = OTHERS.try_with(|others| {
+        if let Ok(mut others) = others.try_borrow_mut() {
+            others.push(last);
+            let again = others.iter().any(|other| other.is(one.layer, one.id));
+            LAST.set(Some(Entered { others: last.others + 1, again, ..one }));
         }
     });
 }
 
+#[inline]
 pub(crate) fn exit(layer: u64, id: u64) {
-    let _ = ENTERED.try_with(|entered| {
-        if let Ok(mut entered) = entered.try_borrow_mut()
-            && let Some(at) = entered.iter().rposition(|one| one.layer == layer && one.id == id)
-        {
-            entered.remove(at);
-        }
+    match LAST.get() {
+        Some(last) if last.others == 0 && last.is(layer, id) => LAST.set(None),
+        Some(last) => exit_within(last, layer, id),
+        None => {}
+    }
+}
+
+#[inline(never)]
+fn exit_within(last: Entered, layer: u64, id: u64) {
+    let _ = OTHERS.try_with(|others| {
+        let Ok(mut others) = others.try_borrow_mut() else { return };
+        let left = if last.is(layer, id) {
+            others.pop()
+        } else if let Some(at) = others.iter().rposition(|other| other.is(layer, id)) {
+            others.remove(at);
+            Some(last)
+        } else {
+            return;
+        };
+        let count = others.len() as u32;
+        LAST.set(left.map(|left| Entered { others: count, ..left }));
     });
 }

@@ -18,6 +18,7 @@ pub(crate) struct Fields<'a, 'w> {
 }
 
 impl Fields<'_, '_> {
+    /// The closures own what they write: a value whose address is taken is stored, and loaded again with its neighbours.
     #[inline(always)]
     fn put(&mut self, field: &Field, put: impl FnOnce(&mut TaggedWriter<'_>, Key<'_>)) {
         match self.first {
@@ -37,50 +38,50 @@ impl Fields<'_, '_> {
 impl Visit for Fields<'_, '_> {
     #[inline]
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.put(field, |writer, key| writer.f64(key, value));
+        self.put(field, move |writer, key| writer.f64(key, value));
     }
 
     #[inline]
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.put(field, |writer, key| writer.i64(key, value));
+        self.put(field, move |writer, key| writer.i64(key, value));
     }
 
     #[inline]
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put(field, |writer, key| writer.u64(key, value));
+        self.put(field, move |writer, key| writer.u64(key, value));
     }
 
     #[inline]
     fn record_i128(&mut self, field: &Field, value: i128) {
-        self.put(field, |writer, key| writer.i128(key, value));
+        self.put(field, move |writer, key| writer.i128(key, value));
     }
 
     #[inline]
     fn record_u128(&mut self, field: &Field, value: u128) {
-        self.put(field, |writer, key| writer.u128(key, value));
+        self.put(field, move |writer, key| writer.u128(key, value));
     }
 
     #[inline]
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put(field, |writer, key| writer.bool(key, value));
+        self.put(field, move |writer, key| writer.bool(key, value));
     }
 
     #[inline]
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field, |writer, key| writer.text(key, value));
+        self.put(field, move |writer, key| writer.text(key, value));
     }
 
     fn record_bytes(&mut self, field: &Field, value: &[u8]) {
-        self.put(field, |writer, key| writer.bytes(key, value));
+        self.put(field, move |writer, key| writer.bytes(key, value));
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        self.put(field, |writer, key| writer.display(key, Chain(value)));
+        self.put(field, move |writer, key| writer.display(key, Chain(value)));
     }
 
     #[inline]
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.put(field, |writer, key| writer.debug(key, value));
+        self.put(field, move |writer, key| writer.debug(key, value));
     }
 }
 

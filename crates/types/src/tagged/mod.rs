@@ -20,6 +20,7 @@
 
 mod code;
 mod limited;
+mod padded;
 mod read;
 mod write;
 

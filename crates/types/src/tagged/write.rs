@@ -1,7 +1,9 @@
 //! Writing a tagged payload.
 
 use super::code::{BOOL, BYTES, F64, F64S, HEAD, I64, I128, NAMED, NONE, TEXT, U64, U64S, U128};
+use super::code::{head, joined};
 use super::limited::{LimitedText, whole_chars};
+use super::padded::{put_padded, short_word};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -156,13 +158,15 @@ impl<'a> TaggedWriter<'a> {
     /// Appends text.
     #[inline]
     pub fn text<'k>(&mut self, key: impl Into<Key<'k>>, value: &str) {
-        match key.into() {
-            Key::Field(field) if self.fits(value.len()) => {
-                self.out.extend_from_slice(&head(field, TEXT, 0, value.len() as u32));
-                self.out.extend_from_slice(value.as_bytes());
-                self.pad();
+        match (key.into(), value.len()) {
+            (Key::Field(field), len @ 1..=8) => {
+                self.field(field, (TEXT, len as u32), short_word(value.as_bytes()));
             }
-            key => self.any_text(key, value),
+            (Key::Field(field), len) if self.fits(len) => {
+                self.out.extend_from_slice(&head(field, TEXT, 0, len as u32));
+                put_padded(self.out, self.start, value.as_bytes());
+            }
+            (key, _) => self.any_text(key, value),
         }
     }
 
@@ -194,17 +198,21 @@ impl<'a> TaggedWriter<'a> {
     pub fn bytes<'k>(&mut self, key: impl Into<Key<'k>>, value: &[u8]) {
         match (key.into(), value.as_chunks().0) {
             // The ids of spans and of traces.
-            (Key::Field(field), [one]) if value.len() == 8 && self.fits(8) => {
+            (Key::Field(field), [one]) if value.len() == 8 && self.has(HEAD + 8) => {
                 self.field(field, (BYTES, 8), *one);
             }
-            (Key::Field(field), [one, two]) if value.len() == 16 && self.fits(16) => {
-                self.field(field, (BYTES, 16), *one);
-                self.out.extend_from_slice(two);
+            (Key::Field(field), [one, two]) if value.len() == 16 && self.has(HEAD + 16) => {
+                let first = joined(head(field, BYTES, 0, 16), *one);
+                let mut whole = [0; HEAD + 16];
+                whole[..HEAD + 8].copy_from_slice(&first);
+                whole[HEAD + 8..].copy_from_slice(two);
+                self.out.extend_from_slice(&whole);
             }
             (key, _) => self.any_bytes(key, value),
         }
     }
 
+    #[inline(never)]
     fn any_bytes(&mut self, key: Key<'_>, value: &[u8]) {
         match self.room(key) {
             Some(room) if value.len() <= room => self.put(key, BYTES, value),
@@ -237,14 +245,27 @@ impl<'a> TaggedWriter<'a> {
     /// assert_eq!(value.data, Data::Text("Some(1)"));
     /// ```
     pub fn display<'k>(&mut self, key: impl Into<Key<'k>>, value: impl fmt::Display) {
-        self.format(key.into(), format_args!("{value}"));
+        match key.into() {
+            Key::Field(field) => self.format_field(field, format_args!("{value}")),
+            key => self.format(key, format_args!("{value}")),
+        }
     }
 
     /// Appends text formatted with `{:?}`, like [`TaggedWriter::display`].
     pub fn debug<'k>(&mut self, key: impl Into<Key<'k>>, value: impl fmt::Debug) {
-        self.format(key.into(), format_args!("{value:?}"));
+        match key.into() {
+            Key::Field(field) => self.format_field(field, format_args!("{value:?}")),
+            key => self.format(key, format_args!("{value:?}")),
+        }
     }
 
+    /// The field's number is an argument that fits a register.
+    #[inline(never)]
+    fn format_field(&mut self, field: u16, value: fmt::Arguments<'_>) {
+        self.format(Key::Field(field), value);
+    }
+
+    #[inline]
     fn format(&mut self, key: Key<'_>, value: fmt::Arguments<'_>) {
         let Some(room) = self.room(key) else {
             self.count_truncated();
@@ -252,16 +273,27 @@ impl<'a> TaggedWriter<'a> {
         };
         let at = self.open(key, TEXT);
         let begin = self.out.len();
-        if !LimitedText::new(self.out, at, begin + room).write(value) {
-            self.close(at, key);
-            return;
+        let (end, truncated) = LimitedText::new(self.out, at, begin + room).write(value);
+        if truncated {
+            return self.end_truncated(at, (begin, end), room, key);
         }
-        self.end_truncated(at, begin, room, key);
+        let len = (end - begin) as u32;
+        self.out[at + 4..at + HEAD].copy_from_slice(&len.to_ne_bytes());
+        if let Key::Name(_) = key {
+            self.pad(); // the name alone, if there is no text
+        }
     }
 
     /// Ends a formatted text that was truncated.
     #[cold]
-    fn end_truncated(&mut self, at: usize, begin: usize, room: usize, key: Key<'_>) {
+    fn end_truncated(
+        &mut self,
+        at: usize,
+        (begin, end): (usize, usize),
+        room: usize,
+        key: Key<'_>,
+    ) {
+        self.out.truncate(end);
         if let Some(room) = room.checked_sub(CUT.len()) {
             // All of it is from `str`s, truncated between characters: so this is UTF-8 as well.
             let mut end = self.out.len().min(begin + room);
@@ -303,16 +335,30 @@ impl<'a> TaggedWriter<'a> {
     }
 
     /// Appends a numbered field that begins with this word, and has no other if there is not room for more. It is the common
-    /// case: one copy of sixteen bytes.
+    /// case: one copy of sixteen bytes. What else may be needed is a call at the end, so that no register is saved.
     #[inline(always)]
     fn field(&mut self, field: u16, (tag, len): (u8, u32), value: [u8; 8]) {
+        let head = head(field, tag, 0, len);
+        if !self.has(HEAD + 8) {
+            return self.field_slowly(u64::from_ne_bytes(head), u64::from_ne_bytes(value));
+        }
+        self.out.extend_from_slice(&joined(head, value));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn field_slowly(&mut self, head: u64, value: u64) {
         if !self.fits(8) {
             return self.count_truncated();
         }
-        let mut both = [0; HEAD + 8];
-        both[..HEAD].copy_from_slice(&head(field, tag, 0, len));
-        both[HEAD..].copy_from_slice(&value);
-        self.out.extend_from_slice(&both);
+        self.out.extend_from_slice(&joined(head.to_ne_bytes(), value.to_ne_bytes()));
+    }
+
+    /// Returns whether there is room for so many bytes, also without an allocation.
+    #[inline(always)]
+    fn has(&self, size: usize) -> bool {
+        let used = self.out.len();
+        used + size <= self.end && self.out.capacity().wrapping_sub(used) >= size
     }
 
     /// Returns whether there is room for a numbered field of this length.
@@ -349,7 +395,7 @@ impl<'a> TaggedWriter<'a> {
     }
 
     /// Starts a value whose length is not known yet; returns its offset.
-    #[inline]
+    #[inline(always)]
     fn open(&mut self, key: Key<'_>, tag: u8) -> usize {
         let at = self.out.len();
         match key {
@@ -401,11 +447,4 @@ fn name<'k>(key: Key<'k>) -> &'k str {
         Key::Field(_) => "",
         Key::Name(name) => whole_chars(name, 255),
     }
-}
-
-#[inline]
-fn head(field: u16, tag: u8, name: u8, len: u32) -> [u8; HEAD] {
-    let [f0, f1] = field.to_ne_bytes();
-    let [l0, l1, l2, l3] = len.to_ne_bytes();
-    [f0, f1, tag, name, l0, l1, l2, l3]
 }
