@@ -26,7 +26,10 @@ fn small(time: bool) -> Options {
     Options { size: 1 << 18, types_size: 1 << 16, time, ..options() }
 }
 
+/// Returns a place for a ring or rings, and has this thread and those that it starts run on one CPU: on another, the process has no
+/// ring yet, and the producer of the removed rings makes one there.
 fn place() -> (TempDir, PathBuf) {
+    stay_on_this_cpu();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rings").join("ring");
     fs::create_dir(dir.path().join("rings")).unwrap();
@@ -105,7 +108,6 @@ fn take_away(how: &str, path: &Path, time: bool) {
 
 #[test]
 fn a_check_attaches_again_and_counts_each_record_since_the_last_one() {
-    stay_on_this_cpu(); // as below
     let mut cases = 0;
     for how in WAYS {
         for &(together, time) in SINKS {
@@ -144,9 +146,6 @@ fn a_check_attaches_again_and_counts_each_record_since_the_last_one() {
 
 #[test]
 fn a_sink_finds_out_by_itself_within_a_second_or_so() {
-    // On one CPU: where the process has no ring yet, the producer of the removed ones makes one meanwhile, and its records
-    // count as lost, too.
-    stay_on_this_cpu();
     for &(together, time) in SINKS {
         let (_dir, path) = place();
         let sink = attach(together, time, &path);
