@@ -24,8 +24,15 @@ pub struct ProcessContext {
     pub published_ns: u64,
 }
 
+/// Shows the sentence, which is what `main() -> Result` prints.
+impl std::fmt::Debug for ContextError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
 /// Why a process's context cannot be read.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum ContextError {
     /// There is no such process.

@@ -6,6 +6,7 @@ use perfring::{
     TypeMismatch, files::Role, stat::OwnerInfo,
 };
 use perfring_testkit::headings::begins;
+use std::fmt::{Debug, Display};
 
 const PAGE: &str = include_str!("../src/guide/errors.md");
 /// Headings that are the compiler's, the shell's or the command's, which `tools/newcomer` runs.
@@ -83,6 +84,12 @@ fn of_rings() -> Vec<AttachError> {
     all
 }
 
+/// Returns the sentence, which `main() -> Result` and `unwrap` print, too.
+fn said<E: Debug + Display>(error: &E) -> String {
+    assert_eq!(format!("{error:?}"), error.to_string());
+    error.to_string()
+}
+
 fn texts() -> Vec<String> {
     let location = || Location::from("/dev/shm/ticks");
     let create = [
@@ -153,18 +160,18 @@ fn texts() -> Vec<String> {
     ];
     let mut all =
         vec![TypeMismatch::Kind { kind: 5000, wanted: 5001 }.to_string(), damage.to_string()];
-    all.extend(metrics.iter().map(ToString::to_string));
-    all.extend(differs.iter().map(ToString::to_string));
+    all.extend(metrics.iter().map(said));
+    all.extend(differs.iter().map(said));
     all.extend(of_rings().iter().map(|error| match error {
         // The page has it without the ring's name.
         AttachError::Bad { source, .. } => source.to_string(),
-        error => error.to_string(),
+        error => said(error),
     }));
-    all.extend(create.iter().map(ToString::to_string));
-    all.extend(set.iter().map(ToString::to_string));
-    all.extend(rseq.iter().map(ToString::to_string));
-    all.extend(reserve.iter().map(ToString::to_string));
-    all.extend(read.iter().map(ToString::to_string));
+    all.extend(create.iter().map(said));
+    all.extend(set.iter().map(said));
+    all.extend(rseq.iter().map(said));
+    all.extend(reserve.iter().map(said));
+    all.extend(read.iter().map(said));
     all
 }
 

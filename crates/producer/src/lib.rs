@@ -129,8 +129,12 @@ pub use exclusive_producer::{Batch, Producer};
 pub use metrics::{Metric, Metrics};
 pub use metrics_error::MetricsError;
 pub use options::ProducerOptions;
+#[doc(hidden)]
+pub use perfring_abi::debug_by_display; // for `set` and `telemetry`
 pub use perfring_abi::{BadRing, Evict, Layout, Policy, Producers, RecordType, Report};
-pub use perfring_ring::{Buckets, Count, MetricKind, ProducerTotals, ReadError, Refused};
+pub use perfring_ring::{
+    BadArea, BadPart, Buckets, Count, MetricKind, MetricsFill, ProducerTotals, ReadError, Refused,
+};
 pub use perfring_shm::{
     AttachError, ClockError, CreateError, Location, NoRseq, OpenError, Pages, PagesError, Promise,
     Reservation, Reserves, RingOptions as Options, Trust, create_dir, files, fork_generation,

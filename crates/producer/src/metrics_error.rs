@@ -6,8 +6,10 @@ use perfring_shm::{AttachError, Location, OpenError};
 use std::sync::Arc;
 use thiserror::Error;
 
+perfring_abi::debug_by_display!(MetricsError);
+
 /// Why an instrument, or the area, is not there.
-#[derive(Clone, Debug, Error)]
+#[derive(Clone, Error)]
 #[non_exhaustive]
 pub enum MetricsError {
     /// The ring was made without a metrics area.

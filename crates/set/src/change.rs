@@ -28,8 +28,10 @@ pub enum Change {
     Left(PathBuf),
 }
 
+perfring_producer::debug_by_display!(FollowError);
+
 /// Why a directory cannot be followed.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum FollowError {
     /// A system call failed: no file descriptors are left.

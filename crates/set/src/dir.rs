@@ -57,8 +57,10 @@ pub enum Access {
     Shared,
 }
 
+perfring_producer::debug_by_display!(SetError);
+
 /// Why a set's directory, or a ring in it, cannot be used.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum SetError {
     /// A system call on the directory failed.

@@ -6,8 +6,10 @@ use perfring_consumer::{
 };
 use thiserror::Error;
 
+perfring_producer::debug_by_display!(SourceError);
+
 /// Why a source has failed.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum SourceError {
     /// The ring cannot be read on. What was read before is good.

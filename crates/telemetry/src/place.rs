@@ -15,8 +15,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 use thiserror::Error;
 
+perfring_producer::debug_by_display!(SinkError);
+
 /// Why a sink cannot be opened, or cannot attach again.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum SinkError {
     /// The ring cannot be created.

@@ -15,8 +15,10 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use thiserror::Error;
 
+perfring_abi::debug_by_display!(NoRseq);
+
 /// Why restartable sequences cannot be used here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NoRseq {
     /// Not on this architecture, or under Miri.
