@@ -2,12 +2,13 @@
 
 pub(crate) mod direct;
 mod record;
-mod value;
+pub(crate) mod value;
 
 use crate::errors;
 use crate::kind::{At, Size, choice, policy_of};
+use crate::missing::attach_or_create;
 use perfring_consumer::{AttachError, Layout, files::RingFile};
-use perfring_producer::{CreateError, Location, Options, RecordType, ReserveError, files::create};
+use perfring_producer::{Location, Options, RecordType, ReserveError};
 use perfring_telemetry::names;
 use perfring_telemetry::types::tagged::{Key, TaggedWriter};
 use perfring_telemetry::types::{Class, Field, Shape};
@@ -22,8 +23,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 use value::Attribute;
 
-/// The number of attempts at a ring that other processes create and remove meanwhile.
-const TRIES: u32 = 100;
 /// A record that is older than so many nanoseconds was made elsewhere, and came through a queue.
 const LATE: u64 = 100_000_000;
 /// Nanoseconds from one look at the ring's file to the next.
@@ -278,20 +277,12 @@ impl LogSink {
 }
 
 fn open(location: &Location, options: &Options, resource: &Resource) -> Result<LogSink, SinkError> {
-    let mut tries = 0;
-    let sink = loop {
-        tries += 1;
-        match Sink::attach_one(location.clone(), resource.clone()) {
-            Err(SinkError::Attach(AttachError::NotFound { .. } | AttachError::Removed { .. }))
-                if tries < TRIES => {}
-            done => break done?,
-        }
-        match create(location.clone(), options) {
-            // Another process created it.
-            Ok(()) | Err(CreateError::Exists { .. }) => {}
-            Err(error) => return Err(SinkError::Create(error)),
-        }
+    let attach = |location| Sink::attach_one(location, resource.clone());
+    let is_missing = |error: &SinkError| {
+        let SinkError::Attach(error) = error else { return false };
+        matches!(error, AttachError::NotFound { .. } | AttachError::Removed { .. })
     };
+    let sink = attach_or_create(location, options, attach, is_missing, SinkError::Create)?;
     let layout = *RingFile::inspect(location.clone()).map_err(SinkError::Attach)?.layout();
     let other_shape = (layout.data_size, layout.policy) != (options.size, options.policy);
     let fields: Vec<_> = FIELDS.iter().map(|name| Field::new(name, 0, Shape::ANY)).collect();

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString, PyTuple};
 
 /// A value of an attribute, of which no Python code runs any more.
-pub(super) enum Kept<'py> {
+pub(crate) enum Kept<'py> {
     None,
     Bool(bool),
     I64(i64),
@@ -21,7 +21,7 @@ pub(super) enum Kept<'py> {
 
 impl<'py> Kept<'py> {
     /// Converts a value; one that is no number, text or bytes becomes its `str()`.
-    pub(super) fn of(value: Bound<'py, PyAny>) -> PyResult<Self> {
+    pub(crate) fn of(value: Bound<'py, PyAny>) -> PyResult<Self> {
         if value.is_none() {
             return Ok(Kept::None);
         }
