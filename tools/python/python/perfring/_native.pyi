@@ -356,9 +356,17 @@ class _LogSink:
     def emit_in_time(self, record: LogRecord, formatter: _Formats | None, /) -> bool: ...
     def emit(self, record: LogRecord, formatter: _Formats | None, /) -> None: ...
     def looked(self, yes: bool = True, /) -> None: ...
-    def signal(
-        self, what: str, fields: dict[str, object], attributes: dict[str, object] | None, /
-    ) -> bool: ...
+    # A row is what it is, its fields in this order, as many as it has, and its attributes:
+    # span_start: time, trace, span, parent, name, kind, scope, link's trace, link's span
+    # span_end: time, trace, span, parent, name, duration, status, message
+    # log: time, trace, span, event, scope, observed time, severity, its name, body
+    # gauge: time, name, unit, description, scope, value
+    # sum: as a gauge; temporality, start, is monotonic
+    # histogram: as a gauge; temporality, start, count, sum, min, max, bounds, counts, scale, zeros,
+    #   zero threshold, positive offset, positive counts, negative offset, negative counts
+    def publish_all(
+        self, rows: Sequence[tuple[str, tuple[object, ...], dict[str, object] | None]], /
+    ) -> int: ...
     @property
     def dropped(self) -> int: ...
     @property

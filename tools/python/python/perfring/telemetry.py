@@ -24,11 +24,11 @@ readers sample: choose it for what is measured often.
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import Token
 from os import PathLike
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Final, Literal, Self
 
 from ._errors import Forked
 from ._native import Counter, Gauge, Histogram, UpDownCounter, _LogSink, _Meter
@@ -43,6 +43,7 @@ _DELTA: Final = 1
 
 _Kind = Literal["internal", "server", "client", "producer", "consumer"]
 _Attributes = Mapping[str, object]
+_Row = tuple[str, tuple[object, ...], dict[str, object] | None]
 
 
 class Telemetry:
@@ -128,8 +129,8 @@ class Telemetry:
         """Count: publish how much a sum has increased, which readers add up."""
         if not increase >= 0:
             raise ValueError(f"a counter increases by 0 or more, not {increase}: use a gauge")
-        more: dict[str, object] = {"is_monotonic": True, "aggregation_temporality": _DELTA}
-        self._sample("sum", name, increase, unit, description, attributes, more)
+        what = (None, name, unit, description, "", increase, _DELTA, None, True)
+        self._publish("sum", what, attributes)
 
     def gauge(
         self,
@@ -141,7 +142,7 @@ class Telemetry:
         attributes: _Attributes | None = None,
     ) -> None:
         """Publish a value that rises and falls."""
-        self._sample("gauge", name, value, unit, description, attributes, {})
+        self._publish("gauge", (None, name, unit, description, "", value), attributes)
 
     def histogram(
         self,
@@ -153,38 +154,23 @@ class Telemetry:
         attributes: _Attributes | None = None,
     ) -> None:
         """Publish one measurement, such as a duration, which readers sort into buckets."""
-        more: dict[str, object] = {"aggregation_temporality": _DELTA}
-        self._sample("histogram", name, float(value), unit, description, attributes, more)
-
-    def _sample(
-        self,
-        what: str,
-        name: str,
-        value: float,
-        unit: str,
-        description: str,
-        attributes: _Attributes | None,
-        more: dict[str, object],
-    ) -> None:
-        fields: dict[str, object] = {"name": name}
-        if unit:
-            fields["unit"] = unit
-        if description:
-            fields["description"] = description
-        fields["value"] = value
-        self._signal(what, {**fields, **more}, attributes)
+        what = (None, name, unit, description, "", float(value), _DELTA)
+        self._publish("histogram", what, attributes)
 
     def _attach(self) -> _LogSink:
         size, policy, mode = self._shape
         return _LogSink(self.path, size, policy, mode, self._resource)
 
-    def _signal(self, what: str, fields: dict[str, object], attributes: _Attributes | None) -> bool:
-        more = None if attributes is None else dict(attributes)
+    def _publish(self, what: str, fields: tuple[object, ...], attributes: _Attributes | None) -> None:
+        self._publish_all([(what, fields, None if attributes is None else dict(attributes))])
+
+    def _publish_all(self, rows: Sequence[_Row]) -> int:
+        """Publish rows in one native call. Returns how many were refused, and counted."""
         try:
-            return self._sink.signal(what, fields, more)
+            return self._sink.publish_all(rows)
         except Forked:
             self._sink = self._attach()
-            return self._sink.signal(what, fields, more)
+            return self._sink.publish_all(rows)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path}>"
@@ -375,24 +361,24 @@ class Span:
         self._kind = kind
         self._attributes = attributes
         self._status: tuple[int, str] | None = None
-        self._ids: dict[str, object] = {}
-        self._parent: dict[str, object] = {}
+        self._ids: tuple[bytes, bytes] | None = None
+        self._parent: bytes | None = None
         self._began: int | None = None
         self._token: Token[tuple[bytes, bytes] | None] | None = None
 
     @property
     def trace_id(self) -> str:
         """The trace's id, in hexadecimal; empty before the span begins."""
-        return self._hex("trace_id")
+        return self._ids[0].hex() if self._ids else ""
 
     @property
     def span_id(self) -> str:
         """The span's id, in hexadecimal; empty before the span begins."""
-        return self._hex("span_id")
+        return self._ids[1].hex() if self._ids else ""
 
     def set(self, attributes: _Attributes) -> None:
         """Add attributes. They are in the ring at once."""
-        self._telemetry._signal("span_start", dict(self._ids), attributes)
+        self._telemetry._publish("span_start", (None, *(self._ids or ())), attributes)
 
     def status(self, status: Literal["ok", "error", "unset"], message: str = "") -> None:
         """Set the status that the span ends with."""
@@ -407,12 +393,12 @@ class Span:
         around = CURRENT.get()
         trace = around[0] if around else random.getrandbits(128).to_bytes(16, "big")
         span = (random.getrandbits(64) or 1).to_bytes(8, "big")
-        self._ids = {"trace_id": trace, "span_id": span}
-        self._parent = {"parent_span_id": around[1]} if around else {}
+        self._ids = trace, span
+        self._parent = around[1] if around else None
         self._began = time.monotonic_ns()
-        start = {**self._ids, **self._parent, "name": self._name, "kind": self._kind}
-        self._telemetry._signal("span_start", start, self._attributes)
-        self._token = CURRENT.set((trace, span))
+        start = (None, trace, span, self._parent, self._name, self._kind)
+        self._telemetry._publish("span_start", start, self._attributes)
+        self._token = CURRENT.set(self._ids)
         return self
 
     def __exit__(
@@ -429,17 +415,9 @@ class Span:
             text = _text_of(error)
             self._status = self._status or (_STATUS["error"], text)
             attributes = {"exception.type": _class_name(type(error)), "exception.message": text}
-        end: dict[str, Any] = {**self._ids, **self._parent, "name": self._name}
-        end["duration_nano"] = time.monotonic_ns() - (self._began or 0)
-        if self._status is not None:
-            end["status.code"], message = self._status
-            if message:
-                end["status.message"] = message
-        self._telemetry._signal("span_end", end, attributes)
-
-    def _hex(self, name: str) -> str:
-        found = self._ids.get(name)
-        return found.hex() if isinstance(found, bytes) else ""
+        took = time.monotonic_ns() - (self._began or 0)
+        end = (None, *(self._ids or ()), self._parent, self._name, took, *(self._status or ()))
+        self._telemetry._publish("span_end", end, attributes)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} {self.span_id}>"
