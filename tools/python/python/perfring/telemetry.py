@@ -161,7 +161,9 @@ class Telemetry:
         size, policy, mode = self._shape
         return _LogSink(self.path, size, policy, mode, self._resource)
 
-    def _publish(self, what: str, fields: tuple[object, ...], attributes: _Attributes | None) -> None:
+    def _publish(
+        self, what: str, fields: tuple[object, ...], attributes: _Attributes | None
+    ) -> None:
         self._publish_all([(what, fields, None if attributes is None else dict(attributes))])
 
     def _publish_all(self, rows: Sequence[_Row]) -> int:
@@ -190,8 +192,10 @@ class Meter:
         >>> for _ in range(3):
         ...     orders.add()
         ...     took.record(0.25)
-        >>> [(one["name"], one.get("value", one.get("sum"))) for one in perfring.metrics(tmp / "shop")]
-        [('orders', 3), ('took', 0.75)]
+        >>> for one in perfring.metrics(tmp / "shop"):
+        ...     print(one["name"], one.get("value", one.get("sum")))
+        orders 3
+        took 0.75
 
     Make an instrument once, keep it, and make one for each set of attributes: the same name with
     the same attributes is the same instrument. Each process has its own values, a forked child too:
@@ -332,8 +336,8 @@ class Meter:
             scale: OpenTelemetry's scale, 0 to 4: there are ``2**scale`` buckets for each power of
                 two. Those of the default are 9 % wide.
             powers: The range of the buckets, in powers of two: a smaller measurement counts as
-                zero, and a greater one is in the last bucket. The default begins at a nanosecond, if
-                measurements are in seconds.
+                zero, and a greater one is in the last bucket. The default begins at a nanosecond
+                where measurements are in seconds.
 
         """
         what = _what(name, unit, description, scope, attributes)
