@@ -6,6 +6,7 @@
 //! | [`agreed`] | a consistent set of figures |
 //! | [`json`] | the figures as a JSON object, with the names of `proto/ABI.md` |
 //! | [`areas`] | how full a type table and a metrics area are |
+//! | [`instruments`] | what instruments have measured, with their names and processes |
 //! | [`owner`], [`named`], [`process`] | producers and consumers in words, and what /proc says of them |
 //! | [`escape`] | text that is safe for a terminal |
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -15,6 +16,7 @@ pub mod accounts;
 pub mod agreed;
 pub mod areas;
 pub mod escape;
+pub mod instruments;
 pub mod json;
 pub mod named;
 pub mod owner;

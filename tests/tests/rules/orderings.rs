@@ -45,7 +45,7 @@ const ELSEWHERE: [(&str, &str); 18] = [
     ("crates/tracing/src/spans.rs entry", "takes a span, and orders nothing"),
     ("crates/tracing/src/spans.rs word", "a word of `trace`"),
     ("tools/perfring/src/any_producer.rs counter", "one of two fields"),
-    ("tools/python/src/log/mod.rs SPANS", "of `record.rs` in the same folder"),
+    ("tools/python/src/log/signals.rs SPANS", "of `record.rs` in the same folder"),
 ];
 
 /// Outside `crates/ring`, an atomic is ordered in the file that declares it. A word of a ring is declared in

@@ -4,7 +4,7 @@
 
 use crate::kind::shown;
 use perfring_consumer::{AttachError, ReadError};
-use perfring_producer::{CreateError, Location, OpenError, ReserveError};
+use perfring_producer::{CreateError, Location, MetricsError, OpenError, ReserveError};
 use perfring_set::SetError;
 use pyo3::PyErrArguments;
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
@@ -118,6 +118,20 @@ pub(crate) fn open(py: Python<'_>, error: &OpenError) -> PyErr {
             os(errno::PERM, error.to_string(), location)
         }
         _ => named(py, "PerfringError", error.to_string()),
+    }
+}
+
+/// Converts the error of a metrics area, or of an instrument in it.
+pub(crate) fn metrics(py: Python<'_>, error: &MetricsError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        MetricsError::NoArea { .. } => named(py, "BadRing", text),
+        MetricsError::Full { .. } => named(py, "Full", (text, "full")),
+        MetricsError::Damaged { damage, .. } => named(py, "Corrupt", (text, damage.at)),
+        MetricsError::OtherKind { .. } | MetricsError::Type(_) => bad_type(py, text),
+        MetricsError::Attach(error) => attach(py, error),
+        MetricsError::Open(error) => open(py, error),
+        _ => named(py, "PerfringError", text),
     }
 }
 

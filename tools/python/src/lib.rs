@@ -13,8 +13,11 @@ mod kind;
 mod locks;
 mod log;
 mod lost;
+mod measured;
 mod memory;
 mod merge;
+mod meter;
+mod missing;
 mod pins;
 mod producer;
 mod reader;
@@ -46,7 +49,9 @@ mod _native {
         fork::_forked,
         log::{LogSink, direct::Direct},
         lost::Lost,
+        measured::metrics,
         merge::{Merge, Merged, RingFailed, RingGone},
+        meter::{Counter, Gauge, Histogram, Meter, UpDownCounter},
         producer::Producer,
         record::Record,
         reservation::{ProducerBatch, Reservation},

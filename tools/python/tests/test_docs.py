@@ -13,13 +13,17 @@ from typing import Any
 
 import perfring
 import perfring.logging
+import perfring.telemetry
 import pytest
 from conftest import WATCHDOG
 from perfring import _native
 
 README = Path(__file__).resolve().parents[1] / "README.md"
+MODULES = (perfring.logging, perfring.telemetry)
 OBJECTS = {name: getattr(perfring, name) for name in perfring.__all__} | {
-    f"logging.{name}": getattr(perfring.logging, name) for name in perfring.logging.__all__
+    f"{module.__name__}.{name}": getattr(module, name)
+    for module in MODULES
+    for name in module.__all__
 }
 CLASSES = {name: one for name, one in OBJECTS.items() if inspect.isclass(one)}
 FUNCTIONS = {name: one for name, one in OBJECTS.items() if inspect.isroutine(one)}
@@ -39,7 +43,7 @@ def test_all_is_sorted_and_nothing_public_is_missing() -> None:
         kind = 0 if name.isupper() and len(name) > 1 else 1 if name[0].isupper() else 2
         return kind, [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
-    for module in (perfring, perfring.logging):
+    for module in (perfring, *MODULES):
         assert module.__all__ == sorted(module.__all__, key=order)
         assert len(set(module.__all__)) == len(module.__all__)
     public = {
@@ -49,12 +53,13 @@ def test_all_is_sorted_and_nothing_public_is_missing() -> None:
         and not (isinstance(one, types.ModuleType) and one.__name__ == f"perfring.{name}")
     }
     assert public == set(perfring.__all__) - {"__version__"}
-    own = {
-        name
-        for name, one in vars(perfring.logging).items()
-        if getattr(one, "__module__", None) == "perfring.logging" and not name.startswith("_")
-    }
-    assert own == set(perfring.logging.__all__)
+    for module in MODULES:
+        own = {
+            name
+            for name, one in vars(module).items()
+            if getattr(one, "__module__", None) == module.__name__ and not name.startswith("_")
+        }
+        assert own == set(module.__all__)
 
 
 def test_help_begins_with_all_names() -> None:
@@ -66,7 +71,7 @@ def test_help_begins_with_all_names() -> None:
 @pytest.mark.parametrize("name", [*CLASSES, *FUNCTIONS])
 def test_everything_public_has_a_docstring(name: str) -> None:
     one = OBJECTS[name]
-    assert one.__module__ in ("perfring", "perfring.logging")
+    assert one.__module__ in ("perfring", *(module.__name__ for module in MODULES))
     assert inspect.getdoc(one)
     assert "native half" not in (one.__doc__ or "")
     if not inspect.isclass(one):

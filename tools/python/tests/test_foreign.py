@@ -1,6 +1,8 @@
 """What programs already have: `LoggerAdapter`, structlog, OpenTelemetry's SDK."""
 
 import logging
+import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +174,9 @@ def test_metrics_of_the_sdk_have_their_temporality_and_buckets(tmp_path: Path) -
     took = meter.create_histogram("took", unit="s")
     for value in (0.25, 0.5, 0.75, 4.0):
         took.record(value)
-    meter.create_histogram("fine").record(1)
+    fine = meter.create_histogram("fine", unit="s", description="in fine buckets")
+    for value in (1, 1, 3, 0):
+        fine.record(value, {"region": "eu"})
     reader.collect()
     orders, opened = rows(ring, "perfring.Sum")
     has(orders, {"name": "orders", "value": 3, "unit": "{order}", "description": "taken"})
@@ -182,10 +186,113 @@ def test_metrics_of_the_sdk_have_their_temporality_and_buckets(tmp_path: Path) -
         assert 0 < row["start_time_unix_nano"] <= row["time_unix_nano"]
     (queue,) = rows(ring, "perfring.Gauge")
     has(queue, {"name": "queue", "value": 1.5, "otel.scope.name": "shop"})
-    (spent,) = rows(ring, "perfring.Histogram")
+    spent, exponential = rows(ring, "perfring.Histogram")
     has(spent, {"name": "took", "unit": "s", "count": 4, "sum": 5.5, "min": 0.25, "max": 4.0})
     assert list(spent["explicit_bounds"]) == [0.5, 1.0]
     assert list(spent["bucket_counts"]) == [2, 1, 1]
     assert spent["aggregation_temporality"] == 2
-    assert exporter.left_out == 1
+    has(exponential, {"name": "fine", "unit": "s", "description": "in fine buckets"})
+    has(exponential, {"count": 4, "sum": 5.0, "min": 0.0, "max": 3.0, "region": "eu"})
+    has(exponential, {"zero_count": 1, "zero_threshold": 0.0, "aggregation_temporality": 2})
+    has(exponential, {"explicit_bounds": None, "bucket_counts": None, "negative.offset": None})
+    assert 0 < exponential["start_time_unix_nano"] <= exponential["time_unix_nano"]
+    counts = enumerate(exponential["positive.bucket_counts"], exponential["positive.offset"])
+    # The bucket i has what is above 2**(i / 2**scale), up to and with the next bound.
+    buckets = {math.ceil(math.log2(of) * 2 ** exponential["scale"]) - 1: of for of in (1, 3)}
+    filled = {buckets[index]: count for index, count in counts if count}
+    assert filled == {1: 2, 3: 1}
     provider.shutdown()
+
+
+@pytest.mark.packages
+def test_an_exponential_histogram_has_both_halves(tmp_path: Path) -> None:
+    """Also of a library that counts negative measurements, which the SDK does not."""
+    pytest.importorskip("opentelemetry.sdk")
+    from opentelemetry.sdk.metrics import export
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+    from perfring.opentelemetry import RingMetricExporter
+
+    point = export.ExponentialHistogramDataPoint(
+        attributes={"region": "eu"},
+        start_time_unix_nano=5,
+        time_unix_nano=9,
+        count=6,
+        sum=-1.5,
+        scale=-2,
+        zero_count=1,
+        positive=export.Buckets(-3, [0, 2]),
+        negative=export.Buckets(4, [3]),
+        flags=0,
+        min=-9.0,
+        max=float("inf"),
+    )
+    delta = export.AggregationTemporality.DELTA
+    data = export.ExponentialHistogram([point], delta)
+    metrics = [export.Metric("took", "took by orders", "s", data)]
+    scope = export.ScopeMetrics(InstrumentationScope("shop"), metrics, "")
+    of_resource = export.ResourceMetrics(Resource({"service.name": "shop"}), [scope], "")
+    ring = tmp_path / "ring"
+    done = RingMetricExporter(ring).export(export.MetricsData([of_resource]))
+    assert done is export.MetricExportResult.SUCCESS
+    (row,) = rows(ring, "perfring.Histogram")
+    has(row, {"name": "took", "unit": "s", "description": "took by orders", "region": "eu"})
+    has(row, {"start_time_unix_nano": 5, "time_unix_nano": 9, "otel.scope.name": "shop"})
+    has(row, {"count": 6, "sum": -1.5, "min": -9.0, "max": None, "aggregation_temporality": 1})
+    has(row, {"scale": -2, "zero_count": 1, "zero_threshold": 0.0})
+    has(row, {"positive.offset": -3, "negative.offset": 4})
+    assert list(row["positive.bucket_counts"]) == [0, 2]
+    assert list(row["negative.bucket_counts"]) == [3]
+
+
+@pytest.mark.packages
+def test_a_batch_of_the_sdk_is_one_native_call(tmp_path: Path) -> None:
+    pytest.importorskip("opentelemetry.sdk")
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExportResult
+    from perfring.opentelemetry import RingSpanExporter
+
+    tracer = TracerProvider().get_tracer("shop")
+    spans: list[ReadableSpan] = []
+    for number in range(100):
+        span = tracer.start_span(f"buy {number}", attributes={"order": number})
+        span.end()
+        assert isinstance(span, ReadableSpan)
+        spans.append(span)
+    exporter = RingSpanExporter(tmp_path / "ring")
+    assert exporter.export([]) is SpanExportResult.SUCCESS
+    exporter.export(spans[:1])  # attaches
+    calls: list[str] = []
+
+    def profile(_frame: object, event: str, of: object) -> None:
+        if event == "c_call" and "perfring" in repr(getattr(of, "__self__", None)):
+            calls.append(getattr(of, "__name__", ""))
+
+    sys.setprofile(profile)
+    try:
+        assert exporter.export(spans) is SpanExportResult.SUCCESS
+    finally:
+        sys.setprofile(None)
+    assert calls == ["publish_all"]
+    starts, ends = (rows(tmp_path / "ring", f"perfring.Span{of}") for of in ("Start", "End"))
+    assert [row["name"] for row in ends] == ["buy 0", *(f"buy {number}" for number in range(100))]
+    assert [row["order"] for row in starts] == [0, *range(100)]
+
+
+@pytest.mark.packages
+def test_a_batch_that_the_ring_refuses_is_a_failure_and_counted(tmp_path: Path) -> None:
+    pytest.importorskip("opentelemetry.sdk")
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExportResult
+    from perfring.opentelemetry import RingSpanExporter
+
+    span = TracerProvider().get_tracer("shop").start_span("buy")
+    span.end()
+    assert isinstance(span, ReadableSpan)
+    exporter = RingSpanExporter(tmp_path / "ring", size="4K", policy="drop")
+    assert exporter.export([span]) is SpanExportResult.SUCCESS
+    assert exporter.export([span] * 100) is SpanExportResult.FAILURE
+    stat = perfring.stat(tmp_path / "ring")
+    published = len(rows(tmp_path / "ring", "perfring.SpanStart"))
+    published += len(rows(tmp_path / "ring", "perfring.SpanEnd"))
+    assert published + stat["full_records"] == 202

@@ -21,8 +21,8 @@ To read:
 
 Figures:
     `stat` returns a `RingStat`, with a `Holding` of each seat, or a `Slot`, a `NamedConsumer`, and
-    `HeldUp`. ``totals`` are `ProducerTotals` and `RingTotals`, a merge has `MergeFigures`. All are
-    dicts.
+    `HeldUp`. ``totals`` are `ProducerTotals` and `RingTotals`, a merge has `MergeFigures`.
+    `metrics` returns what instruments have `Measured`. All are dicts.
 
 Typed records:
     `record` makes a dataclass a record's class, with fields such as `U8`, `U16`, `U32`, `U64`,
@@ -85,6 +85,7 @@ from ._fields import (
 from ._figures import (
     HeldUp,
     Holding,
+    Measured,
     MergeFigures,
     NamedConsumer,
     ProducerTotals,
@@ -103,6 +104,7 @@ from ._native import (
     Snapshot,
     TypeTable,
     __version__,
+    metrics,
     stat,
 )
 from ._producer import Producer
@@ -137,6 +139,7 @@ __all__ = [
     "HeldUp",
     "Holding",
     "Lost",
+    "Measured",
     "Merge",
     "MergeFigures",
     "Merged",
@@ -167,6 +170,7 @@ __all__ = [
     "array",
     "dtype_of",
     "info",
+    "metrics",
     "pack",
     "raw",
     "record",

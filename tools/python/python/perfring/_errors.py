@@ -7,6 +7,9 @@ error: it is a `Lost` among the records.
 """
 
 import errno as _errno
+from collections.abc import Sequence
+
+from ._figures import Measured
 
 __all__ = [
     "BadRing",
@@ -63,11 +66,18 @@ class BadType(PerfringError, ValueError):
 
 
 class Corrupt(PerfringError):
-    """The ring holds what no producer writes, at position ``pos`` where that is known."""
+    """The ring holds what no producer writes, at position ``pos`` where that is known.
 
-    def __init__(self, message: str, pos: int | None = None) -> None:
+    Of a damaged metrics area ``pos`` counts from its beginning, and ``before`` has the instruments
+    that precede the damage: see `metrics`.
+    """
+
+    def __init__(
+        self, message: str, pos: int | None = None, before: Sequence[Measured] = ()
+    ) -> None:
         super().__init__(message)
         self.pos = pos
+        self.before = before
 
 
 class RingRemoved(PerfringError):

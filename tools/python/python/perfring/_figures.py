@@ -1,10 +1,11 @@
 """The types of figures. They are dicts, with the names that ``perfring stat --json`` has."""
 
-from typing import Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 __all__ = [
     "HeldUp",
     "Holding",
+    "Measured",
     "MergeFigures",
     "NamedConsumer",
     "ProducerTotals",
@@ -234,3 +235,38 @@ class MergeFigures(TypedDict):
     late_most_ns: int
     polls: int
     hurried: int
+
+
+class Measured(TypedDict):
+    """What an instrument of a process has measured: see `metrics`.
+
+    A counter, an up-down counter and a gauge have ``value``. A histogram has the rest:
+    ``bucket_counts`` begins at the bucket ``offset`` of OpenTelemetry's ``scale``, ``zero_count``
+    has the measurements up to ``zero_threshold``, and ``refused`` those that are negative, infinite
+    or no numbers. ``min`` and ``max`` are None before the first one.
+
+    ``pid`` and ``slot`` are the process's, ``alive`` is whether it lives and has the ring,
+    ``resource`` has what it says of itself, and ``start_time_unix_ns`` since when the values count.
+    """
+
+    name: str
+    kind: Literal["counter", "up_down_counter", "gauge", "histogram"]
+    unit: str
+    description: str
+    attributes: dict[str, bool | int | float | str]
+    pid: int
+    slot: int
+    alive: bool
+    start_time_unix_ns: int
+    resource: dict[str, Any]
+    value: NotRequired[int | float]
+    count: NotRequired[int]
+    sum: NotRequired[float]
+    min: NotRequired[float | None]
+    max: NotRequired[float | None]
+    scale: NotRequired[int]
+    zero_count: NotRequired[int]
+    zero_threshold: NotRequired[float]
+    offset: NotRequired[int]
+    bucket_counts: NotRequired[list[int]]
+    refused: NotRequired[int]

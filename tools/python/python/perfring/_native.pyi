@@ -22,7 +22,7 @@ import pyarrow as pa
 from _typeshed import DataclassInstance
 from typing_extensions import Buffer, disjoint_base
 
-from ._figures import MergeFigures, ProducerTotals, RingStat, RingTotals
+from ._figures import Measured, MergeFigures, ProducerTotals, RingStat, RingTotals
 
 __version__: str
 BYTES: int
@@ -54,6 +54,7 @@ _Type: TypeAlias = int | RecordType | _Object | _type[_Object]
 
 def _forked() -> None: ...
 def stat(path: _Path) -> RingStat: ...
+def metrics(path: _Path, /) -> list[Measured]: ...
 
 @disjoint_base
 class Producer:
@@ -355,9 +356,17 @@ class _LogSink:
     def emit_in_time(self, record: LogRecord, formatter: _Formats | None, /) -> bool: ...
     def emit(self, record: LogRecord, formatter: _Formats | None, /) -> None: ...
     def looked(self, yes: bool = True, /) -> None: ...
-    def signal(
-        self, what: str, fields: dict[str, object], attributes: dict[str, object] | None, /
-    ) -> bool: ...
+    # A row is what it is, its fields in this order, as many as it has, and its attributes:
+    # span_start: time, trace, span, parent, name, kind, scope, link's trace, link's span
+    # span_end: time, trace, span, parent, name, duration, status, message
+    # log: time, trace, span, event, scope, observed time, severity, its name, body
+    # gauge: time, name, unit, description, scope, value
+    # sum: as a gauge; temporality, start, is monotonic
+    # histogram: as a gauge; temporality, start, count, sum, min, max, bounds, counts, scale, zeros,
+    #   zero threshold, positive offset, positive counts, negative offset, negative counts
+    def publish_all(
+        self, rows: Sequence[tuple[str, tuple[object, ...], dict[str, object] | None]], /
+    ) -> int: ...
     @property
     def dropped(self) -> int: ...
     @property
@@ -379,6 +388,46 @@ class _Direct:
         handler: object,
     ) -> Self: ...
     def handle(self, record: LogRecord, /) -> bool: ...
+
+# Name, unit, description, scope and attributes of an instrument.
+_What: TypeAlias = tuple[str, str, str, str, dict[str, object]]
+
+@final
+class _Meter:
+    def __new__(
+        cls,
+        path: _Path,
+        size: int | str,
+        metrics_size: int | str,
+        mode: int,
+        resource: Sequence[tuple[str, str]],
+    ) -> Self: ...
+    def counter(self, what: _What, of: _type[float], /) -> Counter: ...
+    def up_down_counter(self, what: _What, of: _type[float], /) -> UpDownCounter: ...
+    def gauge(self, what: _What, of: _type[float], /) -> Gauge: ...
+    def histogram(self, what: _What, scale: int, powers: tuple[int, int], /) -> Histogram: ...
+    @property
+    def lost(self) -> int: ...
+    @property
+    def refused(self) -> int: ...
+    @property
+    def removed(self) -> bool: ...
+
+@final
+class Counter:
+    def add(self, value: float = 1, /) -> None: ...
+
+@final
+class UpDownCounter:
+    def add(self, value: float = 1, /) -> None: ...
+
+@final
+class Gauge:
+    def set(self, value: float, /) -> None: ...
+
+@final
+class Histogram:
+    def record(self, value: float, /) -> None: ...
 
 @final
 class Merged:

@@ -1,4 +1,4 @@
-"""Writes spans and samples of metrics into a ring, with OpenTelemetry's names for their parts.
+"""Writes spans and metrics into a ring, with OpenTelemetry's names for their parts.
 
     >>> import os, tempfile
     >>> from perfring.telemetry import Telemetry
@@ -16,23 +16,26 @@
 ``perfring dump RING`` shows the records, ``perfring sidecar`` forwards them as OTLP or to
 Prometheus. A span's start is in the ring before its body runs: after ``kill -9`` the ring says
 which spans were open. Log records of a `perfring.logging.RingHandler` are in the span around them.
+
+`Telemetry` publishes a record for each measurement. The instruments of a `Meter` are memory, which
+readers sample: choose it for what is measured often.
 """
 
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import Token
 from os import PathLike
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Final, Literal, Self
 
 from ._errors import Forked
-from ._native import _LogSink
+from ._native import Counter, Gauge, Histogram, UpDownCounter, _LogSink, _Meter
 from ._span import CURRENT
 from .logging import _class_name, _resource, _text_of
 
-__all__ = ["Span", "Telemetry"]
+__all__ = ["Counter", "Gauge", "Histogram", "Meter", "Span", "Telemetry", "UpDownCounter"]
 
 _KINDS: Final = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
 _STATUS: Final = {"unset": 0, "ok": 1, "error": 2}
@@ -40,6 +43,7 @@ _DELTA: Final = 1
 
 _Kind = Literal["internal", "server", "client", "producer", "consumer"]
 _Attributes = Mapping[str, object]
+_Row = tuple[str, tuple[object, ...], dict[str, object] | None]
 
 
 class Telemetry:
@@ -125,8 +129,8 @@ class Telemetry:
         """Count: publish how much a sum has increased, which readers add up."""
         if not increase >= 0:
             raise ValueError(f"a counter increases by 0 or more, not {increase}: use a gauge")
-        more: dict[str, object] = {"is_monotonic": True, "aggregation_temporality": _DELTA}
-        self._sample("sum", name, increase, unit, description, attributes, more)
+        what = (None, name, unit, description, "", increase, _DELTA, None, True)
+        self._publish("sum", what, attributes)
 
     def gauge(
         self,
@@ -138,7 +142,7 @@ class Telemetry:
         attributes: _Attributes | None = None,
     ) -> None:
         """Publish a value that rises and falls."""
-        self._sample("gauge", name, value, unit, description, attributes, {})
+        self._publish("gauge", (None, name, unit, description, "", value), attributes)
 
     def histogram(
         self,
@@ -150,41 +154,204 @@ class Telemetry:
         attributes: _Attributes | None = None,
     ) -> None:
         """Publish one measurement, such as a duration, which readers sort into buckets."""
-        more: dict[str, object] = {"aggregation_temporality": _DELTA}
-        self._sample("histogram", name, float(value), unit, description, attributes, more)
-
-    def _sample(
-        self,
-        what: str,
-        name: str,
-        value: float,
-        unit: str,
-        description: str,
-        attributes: _Attributes | None,
-        more: dict[str, object],
-    ) -> None:
-        fields: dict[str, object] = {"name": name}
-        if unit:
-            fields["unit"] = unit
-        if description:
-            fields["description"] = description
-        fields["value"] = value
-        self._signal(what, {**fields, **more}, attributes)
+        what = (None, name, unit, description, "", float(value), _DELTA)
+        self._publish("histogram", what, attributes)
 
     def _attach(self) -> _LogSink:
         size, policy, mode = self._shape
         return _LogSink(self.path, size, policy, mode, self._resource)
 
-    def _signal(self, what: str, fields: dict[str, object], attributes: _Attributes | None) -> bool:
-        more = None if attributes is None else dict(attributes)
+    def _publish(
+        self, what: str, fields: tuple[object, ...], attributes: _Attributes | None
+    ) -> None:
+        self._publish_all([(what, fields, None if attributes is None else dict(attributes))])
+
+    def _publish_all(self, rows: Sequence[_Row]) -> int:
+        """Publish rows in one native call. Returns how many were refused, and counted."""
         try:
-            return self._sink.signal(what, fields, more)
+            return self._sink.publish_all(rows)
         except Forked:
             self._sink = self._attach()
-            return self._sink.signal(what, fields, more)
+            return self._sink.publish_all(rows)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path}>"
+
+
+class Meter:
+    """Makes instruments whose values are memory in a ring's file.
+
+    `Telemetry` publishes a record for each measurement. A meter keeps what the measurements come
+    to: an update is one call of a few instructions, with no record, no allocation and no lock.
+    Readers sample the values: `perfring.metrics`, ``perfring metrics RING``, and ``perfring
+    sidecar`` for OTLP and Prometheus. After ``kill -9`` they are still in the file.
+
+        >>> meter = Meter(tmp / "shop", resource={"service.name": "shop"})
+        >>> orders = meter.counter("orders", unit="{order}", attributes={"by": "card"})
+        >>> took = meter.histogram("took", unit="s")
+        >>> for _ in range(3):
+        ...     orders.add()
+        ...     took.record(0.25)
+        >>> for one in perfring.metrics(tmp / "shop"):
+        ...     print(one["name"], one.get("value", one.get("sum")))
+        orders 3
+        took 0.75
+
+    Make an instrument once, keep it, and make one for each set of attributes: the same name with
+    the same attributes is the same instrument. Each process has its own values, a forked child too:
+    it attaches when it first updates an instrument, and its values begin at nothing. Readers add
+    up.
+
+    Args:
+        path: The ring, which is created if it is missing. The directory must exist. An existing
+            ring keeps its sizes. The ring may have log records and spans as well: then make it with
+            a larger ``size``, by a meter that comes first.
+        size: The bytes of the ring's data area, a power of two: a number, or text such as ``"1M"``.
+        metrics_size: The bytes for instruments: 128 for a counter or a gauge, and 5.3 KiB for a
+            histogram, in each process. Those of dead processes are reused when it is full.
+        resource: The process, by OpenTelemetry's names. ``service.name`` defaults to
+            ``OTEL_SERVICE_NAME``, or to the script's name.
+        mode: The permissions of a new ring.
+
+    Raises:
+        OSError: The ring cannot be created or opened.
+        perfring.BadRing: The file is not a ring, or one without a metrics area.
+        perfring.Busy: All slots of the ring are taken.
+        perfring.Full: The area has no room for the resource.
+        ValueError: An argument is invalid.
+
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        size: int | str = "64K",
+        metrics_size: int | str = "1M",
+        resource: Mapping[str, str] | None = None,
+        mode: int = 0o600,
+    ) -> None:
+        at = os.fspath(path)
+        self._path = at if at.startswith("shm:") else os.path.abspath(at)
+        self._meter = _Meter(self._path, size, metrics_size, mode, _resource(resource or {}))
+
+    @property
+    def path(self) -> str:
+        """The path of the ring."""
+        return self._path
+
+    @property
+    def lost(self) -> int:
+        """The number of updates that no file has: a forked child could not attach."""
+        return self._meter.lost
+
+    @property
+    def refused(self) -> int:
+        """The number of instruments that found no room in the ring, of all processes."""
+        return self._meter.refused
+
+    @property
+    def removed(self) -> bool:
+        """Whether the ring's file was removed or replaced: no reader finds the values then."""
+        return self._meter.removed
+
+    def counter(
+        self,
+        name: str,
+        *,
+        unit: str = "",
+        description: str = "",
+        scope: str = "",
+        attributes: _Attributes | None = None,
+        of: type[int] | type[float] = int,
+    ) -> Counter:
+        """Return a sum that only grows.
+
+        Args:
+            name: The instrument's name.
+            unit: Its unit in UCUM, such as ``"s"``, ``"By"`` or ``"{order}"``.
+            description: What it measures.
+            scope: The part of the program that it is from.
+            attributes: Those of all its measurements: text, numbers and truth values unchanged,
+                other values as their ``str()``.
+            of: ``int`` for whole numbers, ``float`` for all.
+
+        Raises:
+            perfring.Full: There is no room for it. The ring counts that.
+            perfring.BadType: This process has the instrument with other values.
+
+        """
+        return self._meter.counter(_what(name, unit, description, scope, attributes), of)
+
+    def up_down_counter(
+        self,
+        name: str,
+        *,
+        unit: str = "",
+        description: str = "",
+        scope: str = "",
+        attributes: _Attributes | None = None,
+        of: type[int] | type[float] = int,
+    ) -> UpDownCounter:
+        """Return a sum that grows and shrinks. The arguments are those of `counter`."""
+        return self._meter.up_down_counter(_what(name, unit, description, scope, attributes), of)
+
+    def gauge(
+        self,
+        name: str,
+        *,
+        unit: str = "",
+        description: str = "",
+        scope: str = "",
+        attributes: _Attributes | None = None,
+        of: type[int] | type[float] = float,
+    ) -> Gauge:
+        """Return a value that is set. Readers do not see it before that.
+
+        The arguments are those of `counter`.
+        """
+        return self._meter.gauge(_what(name, unit, description, scope, attributes), of)
+
+    def histogram(
+        self,
+        name: str,
+        *,
+        unit: str = "",
+        description: str = "",
+        scope: str = "",
+        attributes: _Attributes | None = None,
+        scale: int = 3,
+        powers: tuple[int, int] = (-30, 50),
+    ) -> Histogram:
+        """Return counts of measurements in exponential buckets.
+
+        The other arguments are those of `counter`.
+
+        Args:
+            name: The instrument's name.
+            unit: Its unit.
+            description: What it measures.
+            scope: The part of the program that it is from.
+            attributes: Those of all its measurements.
+            scale: OpenTelemetry's scale, 0 to 4: there are ``2**scale`` buckets for each power of
+                two. Those of the default are 9 % wide.
+            powers: The range of the buckets, in powers of two: a smaller measurement counts as
+                zero, and a greater one is in the last bucket. The default begins at a nanosecond
+                where measurements are in seconds.
+
+        """
+        what = _what(name, unit, description, scope, attributes)
+        return self._meter.histogram(what, scale, powers)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path}>"
+
+
+def _what(
+    name: str, unit: str, description: str, scope: str, attributes: _Attributes | None
+) -> tuple[str, str, str, str, dict[str, object]]:
+    its = {str(name): value for name, value in (attributes or {}).items()}
+    return name, unit, description, scope, its
 
 
 class Span:
@@ -198,24 +365,24 @@ class Span:
         self._kind = kind
         self._attributes = attributes
         self._status: tuple[int, str] | None = None
-        self._ids: dict[str, object] = {}
-        self._parent: dict[str, object] = {}
+        self._ids: tuple[bytes, bytes] | None = None
+        self._parent: bytes | None = None
         self._began: int | None = None
         self._token: Token[tuple[bytes, bytes] | None] | None = None
 
     @property
     def trace_id(self) -> str:
         """The trace's id, in hexadecimal; empty before the span begins."""
-        return self._hex("trace_id")
+        return self._ids[0].hex() if self._ids else ""
 
     @property
     def span_id(self) -> str:
         """The span's id, in hexadecimal; empty before the span begins."""
-        return self._hex("span_id")
+        return self._ids[1].hex() if self._ids else ""
 
     def set(self, attributes: _Attributes) -> None:
         """Add attributes. They are in the ring at once."""
-        self._telemetry._signal("span_start", dict(self._ids), attributes)
+        self._telemetry._publish("span_start", (None, *(self._ids or ())), attributes)
 
     def status(self, status: Literal["ok", "error", "unset"], message: str = "") -> None:
         """Set the status that the span ends with."""
@@ -230,12 +397,12 @@ class Span:
         around = CURRENT.get()
         trace = around[0] if around else random.getrandbits(128).to_bytes(16, "big")
         span = (random.getrandbits(64) or 1).to_bytes(8, "big")
-        self._ids = {"trace_id": trace, "span_id": span}
-        self._parent = {"parent_span_id": around[1]} if around else {}
+        self._ids = trace, span
+        self._parent = around[1] if around else None
         self._began = time.monotonic_ns()
-        start = {**self._ids, **self._parent, "name": self._name, "kind": self._kind}
-        self._telemetry._signal("span_start", start, self._attributes)
-        self._token = CURRENT.set((trace, span))
+        start = (None, trace, span, self._parent, self._name, self._kind)
+        self._telemetry._publish("span_start", start, self._attributes)
+        self._token = CURRENT.set(self._ids)
         return self
 
     def __exit__(
@@ -252,17 +419,9 @@ class Span:
             text = _text_of(error)
             self._status = self._status or (_STATUS["error"], text)
             attributes = {"exception.type": _class_name(type(error)), "exception.message": text}
-        end: dict[str, Any] = {**self._ids, **self._parent, "name": self._name}
-        end["duration_nano"] = time.monotonic_ns() - (self._began or 0)
-        if self._status is not None:
-            end["status.code"], message = self._status
-            if message:
-                end["status.message"] = message
-        self._telemetry._signal("span_end", end, attributes)
-
-    def _hex(self, name: str) -> str:
-        found = self._ids.get(name)
-        return found.hex() if isinstance(found, bytes) else ""
+        took = time.monotonic_ns() - (self._began or 0)
+        end = (None, *(self._ids or ()), self._parent, self._name, took, *(self._status or ()))
+        self._telemetry._publish("span_end", end, attributes)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} {self.span_id}>"

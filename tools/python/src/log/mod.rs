@@ -2,28 +2,24 @@
 
 pub(crate) mod direct;
 mod record;
-mod value;
+mod signals;
+pub(crate) mod value;
 
 use crate::errors;
-use crate::kind::{At, Size, choice, policy_of};
+use crate::kind::{At, Size, policy_of};
+use crate::missing::attach_or_create;
 use perfring_consumer::{AttachError, Layout, files::RingFile};
-use perfring_producer::{CreateError, Location, Options, RecordType, ReserveError, files::create};
+use perfring_producer::{Location, Options, RecordType, ReserveError};
 use perfring_telemetry::names;
 use perfring_telemetry::types::tagged::{Key, TaggedWriter};
 use perfring_telemetry::types::{Class, Field, Shape};
-use perfring_telemetry::{
-    FIRST, Gauge, Histogram, Log, Resource, Signal, Sink, SinkError, SpanEnd, SpanStart, Sum,
-    options,
-};
+use perfring_telemetry::{FIRST, Log, Resource, Signal, Sink, SinkError, options};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
-use record::{Exception, Record, SPANS};
+use pyo3::types::PyString;
+use record::{Exception, Record};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
-use value::Attribute;
 
-/// The number of attempts at a ring that other processes create and remove meanwhile.
-const TRIES: u32 = 100;
 /// A record that is older than so many nanoseconds was made elsewhere, and came through a queue.
 const LATE: u64 = 100_000_000;
 /// Nanoseconds from one look at the ring's file to the next.
@@ -140,49 +136,11 @@ impl LogSink {
         self.looked.store(if yes { nanos() } else { 0 }, Relaxed);
     }
 
-    /// Publishes a span's start or end, or a sample, with these fields and attributes. Returns whether it was published; if
-    /// not, it is counted.
-    #[pyo3(signature = (what, fields, attributes, /))]
-    fn signal(
-        &self,
-        py: Python<'_>,
-        what: &str,
-        fields: &Bound<'_, PyDict>,
-        attributes: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<bool> {
-        let (class, kind) = match what {
-            "span_start" => {
-                SPANS.store(true, Relaxed);
-                (Class::SpanStart, SpanStart::SCHEMA.id)
-            }
-            "span_end" => (Class::SpanEnd, SpanEnd::SCHEMA.id),
-            "log" => (Class::Log, Log::SCHEMA.id),
-            "gauge" => (Class::Gauge, Gauge::SCHEMA.id),
-            "sum" => (Class::Sum, Sum::SCHEMA.id),
-            "histogram" => (Class::Histogram, Histogram::SCHEMA.id),
-            other => {
-                return Err(choice(
-                    "signal",
-                    other,
-                    "\"span_start\", \"span_end\", \"gauge\" and so on",
-                ));
-            }
-        };
-        // Everything that may run Python code comes before the record: that code may publish.
-        let (fields, attributes) = (Attribute::fields(fields)?, Attribute::all(attributes)?);
-        let done = self.sink.write(kind, |writer| {
-            for field in &fields {
-                field.value.write(Key::Name(&field.name.to_string_lossy()), writer);
-            }
-            for attribute in &attributes {
-                attribute.write(class, writer);
-            }
-        });
-        match done {
-            Ok(()) => Ok(true),
-            Err(error @ ReserveError::Forked) => Err(errors::reserve(py, error)),
-            Err(_) => Ok(false),
-        }
+    /// Publishes a batch: what each record is, the values of its fields, and its attributes. Returns how many were not published,
+    /// but counted.
+    #[pyo3(signature = (rows, /))]
+    fn publish_all(&self, rows: &Bound<'_, PyAny>) -> PyResult<usize> {
+        self.publish_rows(rows)
     }
 
     /// The records that this process could not publish.
@@ -278,20 +236,12 @@ impl LogSink {
 }
 
 fn open(location: &Location, options: &Options, resource: &Resource) -> Result<LogSink, SinkError> {
-    let mut tries = 0;
-    let sink = loop {
-        tries += 1;
-        match Sink::attach_one(location.clone(), resource.clone()) {
-            Err(SinkError::Attach(AttachError::NotFound { .. } | AttachError::Removed { .. }))
-                if tries < TRIES => {}
-            done => break done?,
-        }
-        match create(location.clone(), options) {
-            // Another process created it.
-            Ok(()) | Err(CreateError::Exists { .. }) => {}
-            Err(error) => return Err(SinkError::Create(error)),
-        }
+    let attach = |location| Sink::attach_one(location, resource.clone());
+    let is_missing = |error: &SinkError| {
+        let SinkError::Attach(error) = error else { return false };
+        matches!(error, AttachError::NotFound { .. } | AttachError::Removed { .. })
     };
+    let sink = attach_or_create(location, options, attach, is_missing, SinkError::Create)?;
     let layout = *RingFile::inspect(location.clone()).map_err(SinkError::Attach)?.layout();
     let other_shape = (layout.data_size, layout.policy) != (options.size, options.policy);
     let fields: Vec<_> = FIELDS.iter().map(|name| Field::new(name, 0, Shape::ANY)).collect();

@@ -1,6 +1,7 @@
 //! Reads a `logging.LogRecord`.
 
 use super::value::Attribute;
+use crate::memory::items::{Expected, Pairs, items_of};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -49,8 +50,8 @@ struct Python {
     read: [Py<PyString>; COUNT],
     /// All names that are not from `extra`.
     known: Py<PySet>,
-    /// The number of attributes of a record without `extra`.
-    usual: usize,
+    /// The attributes of a record without `extra`, in the order in which its class sets them.
+    usual: Vec<Expected>,
     log_record: Py<PyType>,
     get_message: Py<PyAny>,
     /// `CURRENT.get`: the span that the thread or task is in.
@@ -75,11 +76,16 @@ impl Python {
         let usual = example.getattr("__dict__")?.cast_into::<PyDict>()?;
         let known = PySet::new(py, usual.keys())?;
         ADDED.iter().try_for_each(|name| known.add(name))?;
+        let expected = |name: Bound<'_, PyAny>| {
+            let name = name.cast_into::<PyString>()?;
+            let at = READ.iter().position(|read| name == *read);
+            PyResult::Ok((name.unbind(), at))
+        };
         let log_record = logging.getattr("LogRecord")?.cast_into::<PyType>()?;
         Ok(Python {
             read: std::array::from_fn(|at| PyString::intern(py, READ[at]).unbind()),
             known: known.unbind(),
-            usual: usual.len(),
+            usual: usual.keys().iter().map(expected).collect::<PyResult<_>>()?,
             get_message: log_record.getattr("getMessage")?.unbind(),
             log_record: log_record.unbind(),
             span: py.import("perfring._span")?.getattr("CURRENT")?.getattr("get")?.unbind(),
@@ -127,7 +133,7 @@ impl<'py> Record<'py> {
         longest: usize,
     ) -> PyResult<Self> {
         let py = record.py();
-        let (parts, mut found) = Parts::of(record)?;
+        let (mut parts, mut found) = Parts::of(record)?;
         let python = parts.python;
         let body = match formatter {
             None => parts.message()?,
@@ -142,7 +148,7 @@ impl<'py> Record<'py> {
             true => python.exception_of.bind(py).call1((record, formatter, longest))?.extract()?,
         };
         let (mut trace_id, mut span_id) = (None, None);
-        if !found.is_empty() {
+        if found.iter().any(|(name, _)| is_id(name)) {
             trace_id = take(&mut found, "trace_id").or_else(|| take(&mut found, "otelTraceID"));
             span_id = take(&mut found, "span_id").or_else(|| take(&mut found, "otelSpanID"));
         }
@@ -176,69 +182,64 @@ impl<'py> Record<'py> {
     }
 }
 
-/// The attributes of a record.
+/// The attributes of a record. Each is taken once.
 struct Parts<'a, 'py> {
     record: &'a Bound<'py, PyAny>,
     python: &'static Python,
-    /// None of a class of the program's own, which may compute its attributes.
-    all: Option<Bound<'py, PyDict>>,
+    its: [Option<Bound<'py, PyAny>>; COUNT],
 }
 
-/// Names and values that are from `extra`.
-type Extra<'py> = Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>;
-
 impl<'a, 'py> Parts<'a, 'py> {
-    fn of(record: &'a Bound<'py, PyAny>) -> PyResult<(Self, Extra<'py>)> {
+    /// Reads a record's attributes, and those that are from `extra`.
+    fn of(record: &'a Bound<'py, PyAny>) -> PyResult<(Self, Pairs<'py>)> {
         let py = record.py();
         let python = Python::get(py)?;
         let all = record.getattr(intern!(py, "__dict__"))?.cast_into::<PyDict>()?;
-        let mut extra = Vec::new();
         let is_usual = record.get_type().is(&python.log_record);
-        // To go through all names takes longer than all else here. As many as usual are the usual ones, as far as
-        // anyone knows: nobody deletes some and adds as many.
-        if all.len() != python.usual || !is_usual {
-            let known = python.known.bind(py);
-            for (name, value) in &all {
-                if !known.contains(&name)? {
-                    extra.push((name, value));
+        let (its, more) = match items_of(&all, &python.usual) {
+            Some(found) if is_usual => found,
+            // A class of the program's own may compute its attributes.
+            _ => {
+                let mut its = [const { None }; COUNT];
+                for (to, name) in its.iter_mut().zip(&python.read) {
+                    *to = record.getattr_opt(name)?;
                 }
+                (its, all.iter().collect())
+            }
+        };
+        let known = python.known.bind(py);
+        let mut extra = Pairs::new();
+        for (name, value) in more {
+            if !known.contains(&name)? {
+                extra.push((name, value));
             }
         }
-        Ok((Parts { record, python, all: is_usual.then_some(all) }, extra))
-    }
-
-    /// Returns an attribute, if there is one.
-    fn get(&self, at: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let name = self.python.read[at].bind(self.record.py());
-        match &self.all {
-            Some(all) => all.get_item(name),
-            None => self.record.getattr_opt(name),
-        }
+        Ok((Parts { record, python, its }, extra))
     }
 
     /// Returns an attribute, or the error that there is none.
-    fn need(&self, at: usize) -> PyResult<Bound<'py, PyAny>> {
-        match self.get(at)? {
+    fn need(&mut self, at: usize) -> PyResult<Bound<'py, PyAny>> {
+        match self.its.get_mut(at).and_then(Option::take) {
             Some(value) => Ok(value),
             None => self.record.getattr(&self.python.read[at]),
         }
     }
 
     /// Returns an attribute that is not empty.
-    fn set(&self, at: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
-        match self.get(at)? {
+    fn set(&mut self, at: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match self.its.get_mut(at).and_then(Option::take) {
             Some(value) if !value.is_none() && value.is_truthy()? => Ok(Some(value)),
             _ => Ok(None),
         }
     }
 
-    fn text(&self, at: usize) -> PyResult<Option<Bound<'py, PyString>>> {
+    fn text(&mut self, at: usize) -> PyResult<Option<Bound<'py, PyString>>> {
         let value = self.need(at)?;
         if value.is_none() { Ok(None) } else { Ok(Some(value.cast_into()?)) }
     }
 
     /// Returns what `getMessage` does, without the call if it is `LogRecord`'s own.
-    fn message(&self) -> PyResult<Bound<'py, PyAny>> {
+    fn message(&mut self) -> PyResult<Bound<'py, PyAny>> {
         let name = intern!(self.record.py(), "getMessage");
         if !self.record.get_type().getattr(name)?.is(&self.python.get_message) {
             return self.record.call_method0(name);
@@ -248,6 +249,12 @@ impl<'a, 'py> Parts<'a, 'py> {
             if text.is_exact_instance_of::<PyString>() { text } else { text.str()?.into_any() };
         if args.is_none() || !args.is_truthy()? { Ok(text) } else { text.rem(args) }
     }
+}
+
+/// Returns whether an attribute may be a trace's or a span's id.
+fn is_id(name: &Bound<'_, PyAny>) -> bool {
+    let Ok(name) = name.cast::<PyString>() else { return false };
+    matches!(name.to_str(), Ok("trace_id" | "otelTraceID" | "span_id" | "otelSpanID"))
 }
 
 /// Returns the trace and the span that the thread or task is in.
@@ -270,7 +277,7 @@ fn severity(level: i64) -> u64 {
 }
 
 /// Removes a trace's or span's id from the attributes; an invalid one stays.
-fn take<const N: usize>(extra: &mut Extra<'_>, name: &str) -> Option<[u8; N]> {
+fn take<const N: usize>(extra: &mut Pairs<'_>, name: &str) -> Option<[u8; N]> {
     let is_it =
         |(its, _): &(Bound<'_, PyAny>, _)| its.cast::<PyString>().is_ok_and(|its| its == name);
     let at = extra.iter().position(is_it)?;

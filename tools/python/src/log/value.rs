@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString, PyTuple};
 
 /// A value of an attribute, of which no Python code runs any more.
-pub(super) enum Kept<'py> {
+pub(crate) enum Kept<'py> {
     None,
     Bool(bool),
     I64(i64),
@@ -21,7 +21,7 @@ pub(super) enum Kept<'py> {
 
 impl<'py> Kept<'py> {
     /// Converts a value; one that is no number, text or bytes becomes its `str()`.
-    pub(super) fn of(value: Bound<'py, PyAny>) -> PyResult<Self> {
+    pub(crate) fn of(value: Bound<'py, PyAny>) -> PyResult<Self> {
         if value.is_none() {
             return Ok(Kept::None);
         }
@@ -50,11 +50,20 @@ impl<'py> Kept<'py> {
     }
 
     /// Converts a field's value: a tuple is a list of numbers, of which all are floats or none is negative.
-    fn of_field(value: Bound<'py, PyAny>) -> PyResult<Self> {
+    pub(super) fn of_field(value: Bound<'py, PyAny>) -> PyResult<Self> {
         let Ok(numbers) = value.cast::<PyTuple>() else { return Kept::of(value) };
         match numbers.iter().all(|number| number.is_instance_of::<PyFloat>()) {
             true => Ok(Kept::F64s(value.extract()?)),
             false => Ok(Kept::U64s(value.extract()?)),
+        }
+    }
+
+    /// Returns whether there is nothing to write for a field.
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Kept::None => true,
+            Kept::Text(text) => text.to_string_lossy().is_empty(),
+            _ => false,
         }
     }
 
@@ -82,14 +91,6 @@ pub(super) struct Attribute<'py> {
 impl<'py> Attribute<'py> {
     pub(super) fn of(name: &Bound<'py, PyAny>, value: Bound<'py, PyAny>) -> PyResult<Self> {
         Ok(Attribute { name: name.str()?, value: Kept::of(value)? })
-    }
-
-    /// Returns the fields that a mapping has.
-    pub(super) fn fields(of: &Bound<'py, PyDict>) -> PyResult<Vec<Self>> {
-        let field = |(name, value): (Bound<'py, PyAny>, _)| {
-            Ok(Attribute { name: name.str()?, value: Kept::of_field(value)? })
-        };
-        of.iter().collect::<Vec<_>>().into_iter().map(field).collect()
     }
 
     /// Returns all of a mapping.

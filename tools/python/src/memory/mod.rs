@@ -5,6 +5,8 @@
 //! this process writes. Both are in a mapping of a ring, which lives as long as its producer or
 //! consumer; objects with such memory keep that alive. The third kind are the copies of a batch ([`crate::spare`]), which are
 //! written before Python sees them and used again when the last object with them is dead.
+//!
+//! [`items`] reads an interpreter's memory: a dictionary, without a reference count for each of its items.
 #![allow(unsafe_code)]
 
 use crate::kind::choice;
@@ -25,4 +27,5 @@ pub(crate) fn trust_of(given: &str) -> PyResult<Trust> {
 pub(crate) mod buffer;
 mod exports;
 pub(crate) mod held;
+pub(crate) mod items;
 pub(crate) mod pinned;
