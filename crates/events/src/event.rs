@@ -7,6 +7,7 @@ use perfring_consumer::{
 };
 use perfring_context::Birth;
 use perfring_types::read::{BadPayload, Type, TypeTable, Value};
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::fmt;
 
@@ -203,6 +204,16 @@ impl<'a> Rec<'a> {
     pub fn value(&self) -> Option<&Result<Value, BadPayload>> {
         let kind = self.kind_of?;
         Some(self.value.get_or_init(|| Box::new(kind.decode(self.bytes))))
+    }
+
+    /// Returns the value at a path, see [`Value::get`]: without decoding the record, if that need not be.
+    pub fn get(&self, path: &str) -> Option<Cow<'_, Value>> {
+        if self.value.get().is_none()
+            && let Some(found) = self.kind_of?.decode_one(self.bytes, path)
+        {
+            return found.map(Cow::Owned);
+        }
+        self.value()?.as_ref().ok()?.get(path).map(Cow::Borrowed)
     }
 }
 

@@ -1,7 +1,7 @@
 //! From items to requests: waits for resources, and fills batches until it is time to send them.
 
 use super::batch::{Batch, Building, Credit};
-use super::made::{Item, Made, Seen};
+use super::made::{From, Item, Made, Seen};
 use super::mapping::{Lane, LongSpans, Mapping};
 use super::rings::{Ring, Waiting};
 use super::samples::Samples;
@@ -31,6 +31,8 @@ pub(super) struct Flow {
     logs: Building,
     metrics: Building,
     traces: Building,
+    /// The resource that was asked for last: its ring, the epoch of that and the process.
+    last: Option<((u32, u64, Option<u64>), Arc<Reported>)>,
     /// Events of records that wait for a resource, each with its count.
     waiting: BTreeMap<u64, usize>,
     waiting_bytes: usize,
@@ -60,6 +62,7 @@ impl Flow {
             logs: Building::default(),
             metrics: Building::default(),
             traces: Building::default(),
+            last: None,
             waiting: BTreeMap::new(),
             waiting_bytes: 0,
             tended: Instant::now(),
@@ -104,6 +107,7 @@ impl Flow {
 
     /// Handles a resource that a process reports.
     pub(super) fn learn(&mut self, event: &Event<'_>, resource: &Resource<'_>, now: Instant) {
+        self.last = None;
         self.resources.learn(event.origin, resource);
         let Some(pid) = resource.common.pid else { return };
         let Some(ring) = self.rings.get_mut(&event.origin.id) else { return };
@@ -115,6 +119,7 @@ impl Flow {
     /// Handles the end of a ring.
     pub(super) fn ended(&mut self, event: &Event<'_>, now: Instant) {
         let id = event.origin.id;
+        self.last = None;
         self.give_up(|ring, _| ring == id, now);
         let wall = self.rings.get(&id).map_or(0, |ring| ring.last);
         let seen = Seen { ring: id, pos: 0, credit: Credit::of(event, 0), now, wall };
@@ -164,6 +169,30 @@ impl Flow {
         let mut out = Vec::new();
         act(&mut self.spans, &mut out);
         out.into_iter().for_each(|made| self.hand_on(made, now));
+    }
+
+    /// Sends a log record as [`Flow::hand_on`] does.
+    pub(super) fn hand_on_log(&mut self, from: &From<'_>, encoded: &[u8], now: Instant) {
+        let From { seen, pid, scope } = from;
+        let waits = || from.made(Item::Log(encoded.to_vec()));
+        let Some(ring) = self.rings.get_mut(&seen.ring) else {
+            return self.hand_on(waits(), now);
+        };
+        let key = (seen.ring, ring.origin.producer.epoch, *pid);
+        if self.last.as_ref().is_none_or(|(its, _)| *its != key) {
+            let reported = match pid {
+                Some(pid) => self.resources.get(seen.ring, *pid).cloned(),
+                None => Some(self.resources.unknown(&ring.origin, None)),
+            };
+            let Some(reported) = reported else {
+                return self.hand_on(waits(), now);
+            };
+            self.last = Some((key, reported));
+        }
+        let Some((_, reported)) = &self.last else { return };
+        ring.first.get_or_insert(seen.pos);
+        self.logs.add(reported, scope, encoded, 1, seen.credit, now);
+        self.send_full();
     }
 
     /// Sends an item with its resource, or lets it wait for that.
@@ -217,9 +246,7 @@ impl Flow {
             }
             Item::Nothing => self.delivered += credit.records,
         }
-        self.send(|items, bytes, _, options| {
-            items >= options.batch_items as u64 || bytes >= options.batch_bytes
-        });
+        self.send_full();
     }
 
     fn send_samples(&mut self, now: Instant) {
@@ -232,10 +259,15 @@ impl Flow {
             let records = if at == last { credit.records } else { 0 };
             let credit = Credit { records, ..credit };
             self.metrics.add(&reported, &scope, &metric.encode_to_vec(), points, credit, now);
-            self.send(|items, bytes, _, options| {
-                items >= options.batch_items as u64 || bytes >= options.batch_bytes
-            });
+            self.send_full();
         }
+    }
+
+    /// Makes the batches ready that are full.
+    fn send_full(&mut self) {
+        self.send(|items, bytes, _, options| {
+            items >= options.batch_items as u64 || bytes >= options.batch_bytes
+        });
     }
 
     /// Makes the batches ready for which this returns true: by items, bytes and the time of the first

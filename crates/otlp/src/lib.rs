@@ -73,6 +73,8 @@ mod made;
 mod mapper;
 mod mapping;
 mod put;
+#[cfg(test)]
+mod put_tests;
 mod rings;
 mod samples;
 #[cfg(feature = "http")]

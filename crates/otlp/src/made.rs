@@ -18,6 +18,22 @@ pub(super) struct Seen {
     pub(super) wall: u64,
 }
 
+/// Where an item is from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct From<'a> {
+    pub(super) seen: Seen,
+    pub(super) pid: Option<u64>,
+    pub(super) scope: &'a str,
+}
+
+impl From<'_> {
+    /// Returns an item that may wait.
+    pub(super) fn made(&self, item: Item) -> Made {
+        let From { seen: Seen { ring, credit, pos, .. }, pid, scope } = *self;
+        Made { ring, pid, reported: None, scope: scope.to_owned(), item, credit, pos }
+    }
+}
+
 /// An item to be sent.
 #[derive(Debug)]
 pub(super) struct Made {

@@ -2,7 +2,7 @@
 
 use super::batch::{Batch, Credit};
 use super::flow::Flow;
-use super::made::{Item, Made, Seen};
+use super::made::{From, Item, Made, Seen};
 use super::mapping::{Lane, Mapping, Plain};
 use super::put;
 use super::samples::{Data, Sample, Sort};
@@ -13,7 +13,7 @@ use perfring_events::{
     Event, Key, Loss, Rec, What,
     delivery::left_out::LeftOut,
     figures::{CAUSE, LOST_BYTES, LOST_RECORDS, RING},
-    signal::{Number, Plain as PlainSignal, Signal, Temporality},
+    signal::{DirectReader, Number, Plain as PlainSignal, Signal, Temporality},
     timeline::wall_now,
 };
 use perfring_types::read::Value;
@@ -49,6 +49,9 @@ pub struct Mapper {
     flow: Flow,
     moment: Moment,
     left_out: LeftOut,
+    direct: DirectReader,
+    /// The log record that is encoded.
+    encoded: Vec<u8>,
 }
 
 impl Mapper {
@@ -56,7 +59,8 @@ impl Mapper {
     #[must_use]
     pub fn new(mapping: &Mapping) -> Self {
         let moment = Moment::read();
-        Mapper { flow: Flow::new(mapping), moment, left_out: LeftOut::default() }
+        let (left_out, direct) = (LeftOut::default(), DirectReader::default());
+        Mapper { flow: Flow::new(mapping), moment, left_out, direct, encoded: Vec::new() }
     }
 
     /// Adds attributes to each resource.
@@ -79,7 +83,10 @@ impl Mapper {
             }
             What::Record(record) => self.record(event, record, now),
             What::Lost(loss) => self.lost(event, loss, now),
-            What::Ended => self.flow.ended(event, now),
+            What::Ended => {
+                self.direct.forget(event.origin.id);
+                self.flow.ended(event, now);
+            }
         }
         self.flow.tend_in_time(now);
     }
@@ -134,15 +141,13 @@ impl Mapper {
     }
 
     /// Reports a record that should have been a sample, and counts it unless it is sent as a log record.
-    fn report(&mut self, plain: &PlainSignal<'_>, item: &Item) {
+    fn report(&mut self, plain: &PlainSignal<'_>, is_sent: bool) {
         let Some(fault) = plain.fault.as_ref().filter(|fault| fault.is_of_metric()) else { return };
         let why = fault.message(&plain.common.attributes, plain.name);
-        match item {
-            Item::Nothing => {
-                let why = format!("a sample is left out: {why}");
-                self.left_out.count(fault.cause, why);
-            }
-            _ => self.left_out.report(format!("a sample is sent as a log record: {why}")),
+        if is_sent {
+            self.left_out.report(format!("a sample is sent as a log record: {why}"));
+        } else {
+            self.left_out.count(fault.cause, format!("a sample is left out: {why}"));
         }
     }
 
@@ -153,51 +158,53 @@ impl Mapper {
         self.flow.ring(event.origin).see(event.origin, wall);
         self.flow.make_room(&seen, event.origin.data_size / 4);
 
-        let mut made = Made {
-            ring: seen.ring,
-            pid: None,
-            reported: None,
-            scope: String::new(),
-            item: Item::Nothing,
-            credit,
-            pos: seen.pos,
-        };
+        let (observed, key) = (self.moment.wall, self.key(event));
+        let Mapper { flow, direct, encoded, .. } = self;
+        let sends_plain = flow.options.plain == Plain::Logs;
+        if flow.sends(Lane::Logs) {
+            let record = (seen.ring, record);
+            if let Some(log) = put::direct(direct, record, sends_plain, observed, key, encoded) {
+                let from = From { seen, pid: log.pid, scope: log.scope };
+                return flow.hand_on_log(&from, encoded, now);
+            }
+        }
         let mut signal = Signal::of(record);
         let common = signal.common();
-        made.pid = common.pid;
-        common.scope.clone_into(&mut made.scope);
-        match &signal {
-            Signal::Resource(resource) => self.flow.learn(event, resource, now),
-            Signal::Log(log) if self.flow.sends(Lane::Logs) => {
-                made.item = Item::Log(put::log(log, self.moment.wall, self.key(event)));
+        let from = From { seen, pid: common.pid, scope: common.scope };
+        let item = match &signal {
+            Signal::Log(log) if flow.sends(Lane::Logs) => {
+                put::log(log, observed, key, encoded);
+                return flow.hand_on_log(&from, encoded, now);
             }
             Signal::Plain(plain)
-                if self.flow.sends(Lane::Logs)
-                    && (self.flow.options.plain == Plain::Logs || plain.fault.is_some()) =>
+                if flow.sends(Lane::Logs) && (sends_plain || plain.fault.is_some()) =>
             {
-                made.item = Item::Log(put::plain(plain, self.moment.wall, self.key(event)));
+                put::plain(plain, observed, key, encoded);
+                flow.hand_on_log(&from, encoded, now);
+                return self.report(plain, true);
             }
-            Signal::SpanStart(start) if self.flow.sends(Lane::Traces) => {
-                return self.flow.start(&seen, start);
+            Signal::Plain(plain) => {
+                self.report(plain, false);
+                Item::Nothing
             }
-            Signal::SpanEnd(end) if self.flow.sends(Lane::Traces) => {
-                return self.flow.end(&seen, end);
+            Signal::Resource(resource) => {
+                flow.learn(event, resource, now);
+                Item::Nothing
             }
-            Signal::Gauge(gauge) if self.flow.sends(Lane::Metrics) => {
-                made.item = Item::sample(Sample::gauge(gauge, wall));
+            Signal::SpanStart(start) if flow.sends(Lane::Traces) => {
+                return flow.start(&seen, start);
             }
-            Signal::Sum(sum) if self.flow.sends(Lane::Metrics) => {
-                made.item = Item::sample(Sample::sum(sum, wall));
+            Signal::SpanEnd(end) if flow.sends(Lane::Traces) => return flow.end(&seen, end),
+            Signal::Gauge(gauge) if flow.sends(Lane::Metrics) => {
+                Item::sample(Sample::gauge(gauge, wall))
             }
-            Signal::Histogram(histogram) if self.flow.sends(Lane::Metrics) => {
-                made.item = Item::sample(Sample::histogram(histogram, wall, &self.flow.options));
+            Signal::Sum(sum) if flow.sends(Lane::Metrics) => Item::sample(Sample::sum(sum, wall)),
+            Signal::Histogram(histogram) if flow.sends(Lane::Metrics) => {
+                Item::sample(Sample::histogram(histogram, wall, &flow.options))
             }
-            _ => {}
-        }
-        if let Signal::Plain(plain) = &signal {
-            self.report(plain, &made.item);
-        }
-        self.flow.hand_on(made, now);
+            _ => Item::Nothing,
+        };
+        self.flow.hand_on(from.made(item), now);
     }
 
     /// Returns the key that identifies an event in its log record.

@@ -1,75 +1,186 @@
 //! Log records in their encoded form, written without messages between.
 
-use super::wire::{Term, count, term};
+use super::wire::{Term, count, raw, term, whole};
 use perfring_events::{
-    Key,
-    signal::{Common, Log, Plain, PlainBody},
+    Key, Rec,
+    signal::{Direct, DirectReader, Log, Plain, PlainBody},
 };
+use perfring_types::Class;
 use perfring_types::read::Value;
-use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
-use std::fmt::Write as _;
+use prost::encoding::{WireType, encode_varint, encoded_len_varint};
 
-/// What most log records are shorter than.
-const ROOM: usize = 256;
+/// The attribute that names the type of a record without a class.
+const KIND: &str = "perfring.type";
+/// The bytes of the two times that a log record begins with.
+const TIMES: usize = 18;
+/// The digits of an id of a ring in hexadecimal, and those of the longest position.
+const ID: usize = 32;
+const POSITION: usize = 20;
+
+/// What a log record has besides its times, its attributes and its key.
+#[derive(Default)]
+struct Rest<'a> {
+    truncated: u64,
+    severity_number: u64,
+    severity_text: &'a str,
+    body: Option<Term<'a>>,
+    trace_id: Option<[u8; 16]>,
+    span_id: Option<[u8; 8]>,
+    event_name: &'a str,
+}
 
 /// Encodes a log record.
-pub(super) fn log(log: &Log<'_>, now: u64, key: Option<Key>) -> Vec<u8> {
-    let mut to = Vec::with_capacity(ROOM);
-    common(&log.common, log.observed.unwrap_or(now), &mut to);
-    number(2, log.severity_number.unwrap_or_default().into(), &mut to);
-    some(3, log.severity_text.as_bytes(), &mut to);
-    if let Some(body) = log.body {
-        nested(5, &mut to, |to| any(body, to));
+pub(super) fn log(log: &Log<'_>, now: u64, key: Option<Key>, to: &mut Vec<u8>) {
+    begin(to);
+    for (name, value) in &log.common.attributes {
+        attribute(name, term(value), to);
     }
-    ids((log.trace_id, log.span_id), &mut to);
-    some(12, log.event_name.as_bytes(), &mut to);
-    keyed(key, &mut to);
-    to
+    let rest = Rest {
+        truncated: log.common.truncated,
+        severity_number: log.severity_number.unwrap_or_default().into(),
+        severity_text: log.severity_text,
+        body: log.body.map(term),
+        trace_id: log.trace_id,
+        span_id: log.span_id,
+        event_name: log.event_name,
+    };
+    end(rest, to);
+    keyed(key, to);
+    times(log.common.time, log.observed.unwrap_or(now), to);
 }
 
 /// Encodes a record without a class as a log record.
-pub(super) fn plain(plain: &Plain<'_>, now: u64, key: Option<Key>) -> Vec<u8> {
-    let mut to = Vec::with_capacity(ROOM);
-    common(&plain.common, now, &mut to);
-    match plain.body {
-        PlainBody::None => {}
-        PlainBody::Text(body) => nested(5, &mut to, |to| put(Term::Text(body.into()), to)),
-        PlainBody::Bytes(bytes) => nested(5, &mut to, |to| put(Term::Bytes(bytes), to)),
-        PlainBody::Value(value) => nested(5, &mut to, |to| any(value, to)),
-    }
-    ids((plain.trace_id, plain.span_id), &mut to);
-    some(12, plain.name.as_bytes(), &mut to);
-    attribute("perfring.type", Term::Int(plain.kind.into()), &mut to);
-    if let Some(fault) = &plain.fault {
-        attribute("perfring.fault", Term::Text(fault.sentence.as_str().into()), &mut to);
-    }
-    keyed(key, &mut to);
-    to
-}
-
-/// Writes what all log records have.
-fn common(common: &Common<'_>, observed: u64, to: &mut Vec<u8>) {
-    fixed(1, common.time.unwrap_or_default(), to); // 0: unknown
-    fixed(11, observed, to);
-    for (name, value) in &common.attributes {
+pub(super) fn plain(plain: &Plain<'_>, now: u64, key: Option<Key>, to: &mut Vec<u8>) {
+    begin(to);
+    for (name, value) in &plain.common.attributes {
         attribute(name, term(value), to);
     }
-    number(7, count(common.truncated).into(), to);
+    let body = match plain.body {
+        PlainBody::None => None,
+        PlainBody::Text(body) => Some(Term::Text(body.into())),
+        PlainBody::Bytes(bytes) => Some(Term::Bytes(bytes)),
+        PlainBody::Value(value) => Some(term(value)),
+    };
+    let rest = Rest {
+        truncated: plain.common.truncated,
+        body,
+        trace_id: plain.trace_id,
+        span_id: plain.span_id,
+        event_name: plain.name,
+        ..Rest::default()
+    };
+    end(rest, to);
+    attribute(KIND, Term::Int(plain.kind.into()), to);
+    if let Some(fault) = &plain.fault {
+        attribute("perfring.fault", Term::Text(fault.sentence.as_str().into()), to);
+    }
+    keyed(key, to);
+    times(plain.common.time, now, to);
 }
 
-/// Writes the trace and the span that a record belongs to.
-fn ids((trace, span): (Option<[u8; 16]>, Option<[u8; 8]>), to: &mut Vec<u8>) {
-    some(9, trace.as_ref().map_or(&[], |id| id), to);
-    some(10, span.as_ref().map_or(&[], |id| id), to);
+/// Encodes a record as a log record straight from its bytes, if that can be done, and if it has a class or `plain` says so.
+/// Returns what is read of it.
+pub(super) fn direct<'a>(
+    reader: &'a mut DirectReader,
+    (ring, record): (u32, &'a Rec<'_>),
+    plain: bool,
+    now: u64,
+    key: Option<Key>,
+    to: &mut Vec<u8>,
+) -> Option<Direct<'a>> {
+    begin(to);
+    let log = reader.read(ring, record, |name, value| attribute(name, raw(value), to))?;
+    if log.class == Class::Plain && !plain {
+        return None;
+    }
+    let rest = Rest {
+        truncated: log.truncated,
+        severity_number: log.severity_number.into(),
+        severity_text: log.severity_text,
+        body: log.body.map(raw),
+        trace_id: log.trace_id,
+        span_id: log.span_id,
+        event_name: log.event_name,
+    };
+    end(rest, to);
+    if log.class == Class::Plain {
+        attribute(KIND, Term::Int(record.kind.into()), to);
+    }
+    keyed(key, to);
+    times(log.time, log.observed.unwrap_or(now), to);
+    Some(log)
 }
 
-fn keyed(key: Option<Key>, to: &mut Vec<u8>) {
-    let Some(key) = key else { return };
-    let mut text = String::with_capacity(64);
-    let _ = write!(text, "{key}"); // a String takes anything
-    attribute("perfring.key", Term::Text(text.into()), to);
+/// Begins a log record: its attributes follow.
+fn begin(to: &mut Vec<u8>) {
+    to.clear();
+    to.extend_from_slice(&[0; TIMES]);
 }
 
+/// Writes what follows the attributes.
+fn end(rest: Rest<'_>, to: &mut Vec<u8>) {
+    number(7, count(rest.truncated).into(), to);
+    number(2, rest.severity_number, to);
+    some(3, rest.severity_text.as_bytes(), to);
+    if let Some(body) = rest.body {
+        nested(5, to, |to| put(body, to));
+    }
+    some(9, rest.trace_id.as_ref().map_or(&[], |id| id), to);
+    some(10, rest.span_id.as_ref().map_or(&[], |id| id), to);
+    some(12, rest.event_name.as_bytes(), to);
+}
+
+/// Writes when it happened, 0 if that is unknown, and when it was observed, before all others.
+fn times(time: Option<u64>, observed: u64, to: &mut Vec<u8>) {
+    let mut at = 0;
+    for (field, time) in [(1, time.unwrap_or_default()), (11, observed)] {
+        if time == 0 {
+            to.drain(at..at + TIMES / 2);
+            continue;
+        }
+        to[at] = key(field, WireType::SixtyFourBit);
+        to[at + 1..at + TIMES / 2].copy_from_slice(&time.to_le_bytes());
+        at += TIMES / 2;
+    }
+}
+
+/// Writes the key of a record as its text, see [`Key`].
+fn keyed(of: Option<Key>, to: &mut Vec<u8>) {
+    let Some(of) = of else { return };
+    if of.lost.is_some() || of.sum.is_some() {
+        return attribute("perfring.key", Term::Text(of.to_string().into()), to);
+    }
+    let mut text = [b'-'; ID + 1 + POSITION];
+    let digit = |four: u8| four + if four < 10 { b'0' } else { b'a' - 10 };
+    for (pair, byte) in text.chunks_exact_mut(2).zip(of.uuid) {
+        pair[0] = digit(byte >> 4);
+        pair[1] = digit(byte & 15);
+    }
+    text[ID] = b'-';
+    let (mut digits, mut at, mut left) = ([0; POSITION], POSITION, of.pos);
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    let digits = &digits[at..];
+    let text = &mut text[..ID + 1 + digits.len()];
+    text[ID + 1..].copy_from_slice(digits);
+    // Each of these lengths has one byte.
+    const NAME: &[u8] = b"\x0a\x0cperfring.key\x12";
+    let len = text.len() as u8;
+    const TEXT: u8 = key(1, WireType::LengthDelimited);
+    const ATTRIBUTE: u8 = key(6, WireType::LengthDelimited);
+    to.extend_from_slice(&[ATTRIBUTE, NAME.len() as u8 + 3 + len]);
+    to.extend_from_slice(NAME);
+    to.extend_from_slice(&[2 + len, TEXT, len]);
+    to.extend_from_slice(text);
+}
+
+/// Writes an attribute.
 fn attribute(name: &str, value: Term<'_>, to: &mut Vec<u8>) {
     nested(6, to, |to| pair(name, value, to));
 }
@@ -91,7 +202,7 @@ fn put(what: Term<'_>, to: &mut Vec<u8>) {
         Term::Bool(value) => varint(2, value.into(), to),
         Term::Int(value) => varint(3, value as u64, to),
         Term::Double(value) => {
-            encode_key(4, WireType::SixtyFourBit, to);
+            to.push(key(4, WireType::SixtyFourBit));
             to.extend_from_slice(&value.to_le_bytes());
         }
         Term::List(values) => nested(5, to, |to| {
@@ -103,55 +214,72 @@ fn put(what: Term<'_>, to: &mut Vec<u8>) {
             }
         }),
         Term::Bytes(value) => bytes(7, value, to),
+        Term::Doubles(list) => nested(5, to, |to| {
+            list.iter().for_each(|value| nested(1, to, |to| put(Term::Double(value), to)));
+        }),
+        Term::Wholes(list) => nested(5, to, |to| {
+            list.iter().for_each(|value| nested(1, to, |to| put(whole(value), to)));
+        }),
     }
 }
 
 /// Writes a message whose length is known after it.
-fn nested(field: u32, to: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
-    encode_key(field, WireType::LengthDelimited, to);
+#[inline]
+fn nested(field: u8, to: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    to.extend_from_slice(&[key(field, WireType::LengthDelimited), 0]);
     let at = to.len();
-    to.push(0);
     write(to);
-    let len = to.len() - at - 1;
-    // Mostly that is one byte; otherwise what follows moves on.
-    let (more, end) = (encoded_len_varint(len as u64) - 1, to.len());
-    if more > 0 {
-        to.resize(end + more, 0);
-        to.copy_within(at + 1..end, at + 1 + more);
+    let (len, end) = (to.len() - at, to.len());
+    if len < 0x80 {
+        to[at - 1] = len as u8;
+        return;
     }
-    encode_varint(len as u64, &mut &mut to[at..at + 1 + more]);
+    // What follows moves on.
+    let more = encoded_len_varint(len as u64) - 1;
+    to.resize(end + more, 0);
+    to.copy_within(at..end, at + more);
+    encode_varint(len as u64, &mut &mut to[at - 1..at + more]);
 }
 
-fn bytes(field: u32, bytes: &[u8], to: &mut Vec<u8>) {
-    encode_key(field, WireType::LengthDelimited, to);
-    encode_varint(bytes.len() as u64, to);
+/// Returns the key of a field: one byte, as no field here has a number above 15.
+const fn key(field: u8, kind: WireType) -> u8 {
+    field << 3 | kind as u8
+}
+
+#[inline]
+fn bytes(field: u8, bytes: &[u8], to: &mut Vec<u8>) {
+    varint_as(key(field, WireType::LengthDelimited), bytes.len() as u64, to);
     to.extend_from_slice(bytes);
 }
 
 /// Writes bytes, unless there are none.
-fn some(field: u32, value: &[u8], to: &mut Vec<u8>) {
+#[inline]
+fn some(field: u8, value: &[u8], to: &mut Vec<u8>) {
     if !value.is_empty() {
         bytes(field, value, to);
     }
 }
 
-fn varint(field: u32, number: u64, to: &mut Vec<u8>) {
-    encode_key(field, WireType::Varint, to);
+#[inline]
+fn varint(field: u8, number: u64, to: &mut Vec<u8>) {
+    varint_as(key(field, WireType::Varint), number, to);
+}
+
+/// Writes a number after its key.
+#[inline]
+fn varint_as(key: u8, number: u64, to: &mut Vec<u8>) {
+    if number < 0x80 {
+        return to.extend_from_slice(&[key, number as u8]);
+    }
+    to.push(key);
     encode_varint(number, to);
 }
 
 /// Writes a number, unless it is 0.
-fn number(field: u32, number: u64, to: &mut Vec<u8>) {
+#[inline]
+fn number(field: u8, number: u64, to: &mut Vec<u8>) {
     if number != 0 {
         varint(field, number, to);
-    }
-}
-
-/// Writes a number of eight bytes, unless it is 0.
-fn fixed(field: u32, number: u64, to: &mut Vec<u8>) {
-    if number != 0 {
-        encode_key(field, WireType::SixtyFourBit, to);
-        to.extend_from_slice(&number.to_le_bytes());
     }
 }
 
@@ -162,7 +290,7 @@ mod tests {
     use super::*;
     use opentelemetry_proto::tonic::common::v1::AnyValue;
     use opentelemetry_proto::tonic::logs::v1::LogRecord;
-    use perfring_events::signal::Fault;
+    use perfring_events::signal::{Common, Fault};
     use perfring_types::Class;
     use prost::Message as _;
 
@@ -227,11 +355,12 @@ mod tests {
             event_name: "event",
             observed: Some(2),
         };
-        let got = super::log(&log, 7, Some(key));
+        let mut got = Vec::new();
+        super::log(&log, 7, Some(key), &mut got);
         assert!(LogRecord::decode(&*got).unwrap() == wanted, "it is another one");
         assert_eq!(got.len(), wanted.encoded_len());
         // A log record of nothing is its time.
-        let got = super::log(&Log::default(), 7, None);
+        super::log(&Log::default(), 7, None, &mut got);
         let wanted = LogRecord { observed_time_unix_nano: 7, ..LogRecord::default() };
         assert_eq!(got, wanted.encode_to_vec());
     }
@@ -252,7 +381,9 @@ mod tests {
             let common = Common::default();
             let (name, kind) = ("a.Type", 5000);
             let plain = Plain { common, name, kind, body, trace_id, span_id, fault };
-            let got = LogRecord::decode(&*super::plain(&plain, 7, None)).unwrap();
+            let mut got = Vec::new();
+            super::plain(&plain, 7, None, &mut got);
+            let got = LogRecord::decode(&*got).unwrap();
             let pair = |name, value: AnyValue| wire::pair(name, value);
             let wanted = LogRecord {
                 observed_time_unix_nano: 7,

@@ -15,6 +15,7 @@ use perfring_events::signal::{
     Attributes, Buckets, Exponential, Number, Reported, Run, SpanEnd, SpanStart,
 };
 use perfring_types::read::Value;
+use perfring_types::tagged::{Data, List};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ pub(super) enum Term<'a> {
     Text(Cow<'a, str>),
     Bytes(&'a [u8]),
     List(&'a [Value]),
+    Doubles(List<'a, f64>),
+    Wholes(List<'a, u64>),
     Struct(&'a [(Arc<str>, Value)]),
 }
 
@@ -50,22 +53,44 @@ pub(super) fn term(value: &Value) -> Term<'_> {
     }
 }
 
+/// Returns the same for a value that is not decoded.
+pub(super) fn raw(data: Data<'_>) -> Term<'_> {
+    match data {
+        Data::Bool(value) => Term::Bool(value),
+        Data::I64(value) => Term::Int(value),
+        Data::U64(value) => whole(value),
+        Data::I128(value) => whole(value),
+        Data::U128(value) => whole(value),
+        Data::F64(value) => Term::Double(value),
+        Data::Text(text) => Term::Text(text.into()),
+        Data::Bytes(bytes) => Term::Bytes(bytes),
+        Data::F64s(list) => Term::Doubles(list),
+        Data::U64s(list) => Term::Wholes(list),
+        _ => Term::None,
+    }
+}
+
 /// Returns a number, or its text if it is too large for one.
-fn whole<'a>(value: impl TryInto<i64> + ToString + Copy) -> Term<'a> {
+pub(super) fn whole<'a>(value: impl TryInto<i64> + ToString + Copy) -> Term<'a> {
     value.try_into().map_or_else(|_| Term::Text(value.to_string().into()), Term::Int)
 }
 
 pub(super) fn any(value: &Value) -> AnyValue {
-    let value = match term(value) {
+    of_term(term(value))
+}
+
+fn of_term(term: Term<'_>) -> AnyValue {
+    let list = |values| Some(Any::ArrayValue(ArrayValue { values }));
+    let value = match term {
         Term::None => None,
         Term::Bool(value) => Some(Any::BoolValue(value)),
         Term::Int(value) => Some(Any::IntValue(value)),
         Term::Double(value) => Some(Any::DoubleValue(value)),
         Term::Text(text) => Some(Any::StringValue(text.into_owned())),
         Term::Bytes(bytes) => Some(Any::BytesValue(bytes.to_vec())),
-        Term::List(values) => {
-            Some(Any::ArrayValue(ArrayValue { values: values.iter().map(any).collect() }))
-        }
+        Term::List(values) => list(values.iter().map(any).collect()),
+        Term::Doubles(values) => list(values.iter().map(Term::Double).map(of_term).collect()),
+        Term::Wholes(values) => list(values.iter().map(whole).map(of_term).collect()),
         Term::Struct(fields) => Some(Any::KvlistValue(KeyValueList {
             values: fields.iter().map(|(name, value)| pair(name, any(value))).collect(),
         })),

@@ -180,6 +180,24 @@ fn check_tagged(
 
     come.retain(|(_, values)| !values.is_empty());
     let (value, json) = read(&schema, &payload);
+    let table = TypeTable::from_words(&schema.to_entry());
+    let kind = table.get(schema.id).unwrap();
+    let paths = come.iter().flat_map(|(name, _)| [name.clone(), format!("{name}.0")]);
+    for path in paths.chain(["missing".to_owned()]) {
+        if let Some(found) = kind.decode_one(&payload, &path) {
+            assert_eq!(
+                format!("{:?}", found.as_ref()),
+                format!("{:?}", value.get(&path)),
+                "{path:?}"
+            );
+        }
+        // Of a damaged record nothing is found, as nothing is decoded.
+        if let Some(cut) = payload.len().checked_sub(1)
+            && let Some(found) = kind.decode_one(&payload[..cut], &path)
+        {
+            assert_eq!((found, kind.decode(&payload[..cut]).is_err()), (None, true), "{path:?}");
+        }
+    }
     let Value::Struct(fields) = value else { panic!("{value:?}") };
     let names: Vec<&str> = fields.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, come.iter().map(|(name, _)| &**name).collect::<Vec<_>>());

@@ -38,6 +38,7 @@
 //! ```
 
 mod bounds;
+mod direct;
 mod exponential;
 mod fault;
 mod kinds;
@@ -46,6 +47,7 @@ mod read;
 mod resources;
 
 pub use bounds::{Bounds, Histograms};
+pub use direct::{Direct, DirectReader};
 pub use exponential::{BUCKETS_MAX, Exponential, Run, SCALE_MAX};
 pub use fault::Fault;
 pub use kinds::{

@@ -9,6 +9,7 @@ use perfring_events::{
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use ureq::http::Uri;
@@ -58,7 +59,8 @@ pub struct Options {
     pub headers_file: Option<PathBuf>,
     /// A file with a token: sent as the header `authorization: Bearer TOKEN`.
     pub token_file: Option<PathBuf>,
-    /// The compression of requests. Default gzip, and none to a Unix socket.
+    /// The compression of requests. Default gzip, and none to a receiver on this machine: a Unix socket, `localhost` or a
+    /// loopback address.
     pub compression: Option<Compression>,
     /// The timeout of a request and its answer. Default 10 s.
     #[serde(deserialize_with = "read_some_duration")]
@@ -261,7 +263,7 @@ impl Route {
         let headers = Sources::new(reported, &options.headers.0, more, token).map_err(fault)?;
         let gzip = match (options.compression, both("COMPRESSION").as_deref()) {
             (Some(reported), _) => reported == Compression::Gzip,
-            (None, None) => socket.is_none(),
+            (None, None) => socket.is_none() && !is_here(&uri),
             (None, Some("gzip")) => true,
             (None, Some("none")) => false,
             (None, Some(other)) => {
@@ -309,6 +311,13 @@ impl Route {
             None => self.uri.to_string(),
         }
     }
+}
+
+/// Returns whether the host is this machine: compression costs more than it saves there.
+fn is_here(uri: &Uri) -> bool {
+    let host = uri.host().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    address.map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
 }
 
 /// Returns the URL of requests, and the socket that it is at, if it is at one.
@@ -379,7 +388,22 @@ mod tests {
             (2, &"b c".parse().unwrap(), &"y".parse().unwrap())
         );
         assert_eq!((logs.timeout.as_millis(), metrics.timeout.as_millis()), (1500, 99));
-        assert!(!logs.gzip && route(Lane::Logs, &options, &[]).unwrap().gzip);
+        assert!(!logs.gzip);
+    }
+
+    #[test]
+    fn requests_to_another_machine_are_compressed() {
+        let gzip = |endpoint: &str, compression| {
+            let endpoint = Some(endpoint.to_owned());
+            let options = Options { endpoint, compression, ..Options::default() };
+            route(Lane::Logs, &options, &[]).unwrap().gzip
+        };
+        for here in ["http://localhost:4318", "http://127.0.0.2", "https://[::1]:1", "unix:///s"] {
+            assert!(!gzip(here, None) && gzip(here, Some(Compression::Gzip)), "{here}");
+        }
+        for there in ["http://collector:4318", "https://10.0.0.1", "http://localhost.example"] {
+            assert!(gzip(there, None) && !gzip(there, Some(Compression::None)), "{there}");
+        }
     }
 
     #[test]

@@ -153,10 +153,11 @@ impl Demands {
     }
 
     fn takes_value(&self, record: &Rec<'_>) -> bool {
-        let (Some(kind), Some(Ok(value))) = (record.kind_of(), record.value()) else {
-            return false;
-        };
-        self.conditions.iter().all(|condition| kind.matches(value, condition))
+        let Some(kind) = record.kind_of() else { return false };
+        self.conditions.iter().all(|condition| {
+            let found = record.get(&condition.path);
+            found.is_some_and(|found| kind.matches_found(&found, condition))
+        })
     }
 }
 
@@ -170,9 +171,9 @@ fn severe(record: &Rec<'_>, least: u64) -> bool {
 
 /// Returns the severity of a record that has one.
 pub(crate) fn severity(record: &Rec<'_>) -> Option<u64> {
-    match record.value()?.as_ref().ok()?.get("severity_number")? {
-        Value::U64(number) => Some(*number),
-        Value::I64(number) | Value::Label { value: number, .. } => u64::try_from(*number).ok(),
+    match *record.get("severity_number")? {
+        Value::U64(number) => Some(number),
+        Value::I64(number) | Value::Label { value: number, .. } => u64::try_from(number).ok(),
         _ => None,
     }
 }

@@ -65,7 +65,7 @@ impl Ruling {
             RecordAction::Keep => true,
             RecordAction::Drop => false,
             RecordAction::Sample { threshold, by } => {
-                let value = || of_value(record.value()?.as_ref().ok()?.get(by.as_deref()?)?);
+                let value = || of_value(&*record.get(by.as_deref()?)?);
                 let number = value().unwrap_or_else(|| of_record(event.origin, record.pos));
                 number >= *threshold
             }

@@ -216,7 +216,12 @@ impl Type {
     /// case.
     #[must_use]
     pub fn matches(&self, value: &Value, condition: &Condition) -> bool {
-        let Some(found) = value.get(&condition.path) else { return false };
+        value.get(&condition.path).is_some_and(|found| self.matches_found(found, condition))
+    }
+
+    /// Returns whether the comparison holds for the value at the condition's path, as [`Type::matches`] does.
+    #[must_use]
+    pub fn matches_found(&self, found: &Value, condition: &Condition) -> bool {
         let says = match found {
             Value::Label { .. } | Value::List(_) if condition.op != Op::Contains => {
                 self.shape(&condition.path).and_then(|shape| shape.labelled(&condition.text))

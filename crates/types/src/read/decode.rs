@@ -3,7 +3,7 @@
 use super::archive::ArchiveReader;
 use super::json;
 use super::limits::{Fault, Left, labelled};
-use super::types::{Type, TypeShape};
+use super::types::{Type, TypeField, TypeShape};
 use super::value::Value;
 use crate::schema::{Encoding, Kind};
 use crate::tagged::{Data, Values};
@@ -78,6 +78,55 @@ impl Type {
             }
             BadPayload { name: self.name.clone(), field, what: fault.what }
         })
+    }
+
+    /// Returns what [`Value::get`] returns for this path in the decoded record, without making its other values; nothing if the
+    /// record is invalid. Returns `None` if the record must be decoded to know it.
+    ///
+    /// ```
+    /// use perfring_abi::RecordType;
+    /// use perfring_types::read::{Type, Value};
+    /// use perfring_types::tagged::TaggedWriter;
+    /// let text = r#"{"name":"demo.On","encoding":"tagged","fields":[{"name":"on","kind":"any"}]}"#;
+    /// let on = Type::parse(RecordType::new(5000).unwrap(), text).unwrap();
+    /// let mut payload = Vec::new();
+    /// TaggedWriter::new(&mut payload).bool(0u16, true);
+    /// assert_eq!(on.decode_one(&payload, "on"), Some(Some(Value::Bool(true))));
+    /// assert_eq!(on.decode_one(&payload, "off"), Some(None));
+    /// ```
+    pub fn decode_one(&self, payload: &[u8], path: &str) -> Option<Option<Value>> {
+        let is_label = |field: &TypeField| field.shape.kind.known() == Some(Kind::Enum);
+        if self.encoding.known() != Some(Encoding::Tagged) || self.fields.iter().any(is_label) {
+            return None;
+        }
+        let (mut found, mut is_within) = (None, false);
+        // Returns whether the value is the one, and notes whether it may contain that.
+        let mut is_it = |name: &str| {
+            is_within |= path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+            name == path
+        };
+        for field in &self.fields {
+            if let Some(constant) = &field.constant
+                && is_it(&field.name)
+                && found.replace(constant.clone()).is_some()
+            {
+                return None; // a list of several values
+            }
+        }
+        for value in Values::new(payload) {
+            let Ok(value) = value else { return Some(None) };
+            let name = match value.field {
+                None => value.name,
+                Some(number) => match self.fields.get(usize::from(number)) {
+                    Some(field) => &*field.name,
+                    None => return Some(None),
+                },
+            };
+            if is_it(name) && found.replace(shaped(value.data, None)).is_some() {
+                return None;
+            }
+        }
+        (found.is_some() || !is_within).then_some(found)
     }
 
     fn values(&self, payload: &[u8]) -> Result<Value, Fault> {

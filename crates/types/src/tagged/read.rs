@@ -127,6 +127,7 @@ impl<'a> Values<'a> {
         Values { payload, at: 0 }
     }
 
+    #[inline]
     fn read(&self) -> Result<(TaggedValue<'a>, usize), &'static str> {
         let rest = self.payload.get(self.at..).unwrap_or_default();
         let (head, rest) = rest.split_first_chunk::<HEAD>().ok_or("has no whole header")?;
@@ -140,7 +141,10 @@ impl<'a> Values<'a> {
         let taken = len.checked_add(name_len).and_then(|taken| taken.checked_next_multiple_of(8));
         let taken = taken.filter(|taken| *taken <= rest.len()).ok_or("exceeds its end")?;
         let (name, rest) = rest.split_at_checked(name_len).ok_or("exceeds its end")?;
-        let name = str::from_utf8(name).map_err(|_| "has a name that is not UTF-8")?;
+        let name = match name {
+            [] => "",
+            name => str::from_utf8(name).map_err(|_| "has a name that is not UTF-8")?,
+        };
         let value = rest.get(..len).ok_or("exceeds its end")?;
         let data = data(tag, value)?;
         let field = (field != NAMED).then_some(field);
@@ -151,6 +155,7 @@ impl<'a> Values<'a> {
 impl<'a> Iterator for Values<'a> {
     type Item = Result<TaggedValue<'a>, Damage>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.at >= self.payload.len() {
             return None;
@@ -171,6 +176,7 @@ impl<'a> Iterator for Values<'a> {
 
 impl core::iter::FusedIterator for Values<'_> {}
 
+#[inline]
 fn data(tag: u8, value: &[u8]) -> Result<Data<'_>, &'static str> {
     Ok(match tag {
         NONE if value.is_empty() => Data::None,
