@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 /// The interval at which timeouts are checked while records arrive.
 const TEND: Duration = Duration::from_millis(20);
 
+/// A ring, the epoch of that, and the process.
+type Whose = (u32, u64, Option<u64>);
+
 /// Items that are held back, and batches that are ready to be sent.
 #[derive(Debug)]
 pub(super) struct Flow {
@@ -31,8 +34,8 @@ pub(super) struct Flow {
     logs: Building,
     metrics: Building,
     traces: Building,
-    /// The resource that was asked for last: its ring, the epoch of that and the process.
-    last: Option<((u32, u64, Option<u64>), Arc<Reported>)>,
+    /// The resource that was asked for last.
+    last: Option<(Whose, Arc<Reported>)>,
     /// Events of records that wait for a resource, each with its count.
     waiting: BTreeMap<u64, usize>,
     waiting_bytes: usize,
