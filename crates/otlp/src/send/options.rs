@@ -315,9 +315,8 @@ impl Route {
 
 /// Returns whether the host is this machine: compression costs more than it saves there.
 fn is_here(uri: &Uri) -> bool {
-    let host = uri.host().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    address.map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(|it: IpAddr| it.is_loopback())
 }
 
 /// Returns the URL of requests, and the socket that it is at, if it is at one.

@@ -1,6 +1,6 @@
 //! The fields of a log record with a reserved name.
 
-use super::Direct;
+use super::found::Direct;
 use perfring_telemetry::names;
 use perfring_types::Class;
 use perfring_types::tagged::{CUT, Data};

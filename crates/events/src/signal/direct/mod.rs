@@ -1,5 +1,6 @@
 //! Log records as they stand in a record's bytes, with no value between.
 
+mod found;
 mod meaning;
 mod plan;
 mod value;
@@ -10,8 +11,11 @@ use perfring_types::tagged::Data;
 use plan::Plan;
 use std::collections::BTreeMap;
 
+pub use found::Direct;
+
 /// The limit of plans: beyond it all are made again.
 const PLANS: usize = 4096;
+
 /// Reads log records, and records without a class, without decoding them: by a plan that is made once for each type.
 ///
 /// A record that needs more is not read, as one with an invalid value in a reserved field, or with a name that occurs twice:
@@ -46,35 +50,6 @@ const PLANS: usize = 4096;
 pub struct DirectReader {
     /// By the numbers of ring and type; `None` for a type whose records are decoded.
     plans: BTreeMap<(u32, u32), Option<Box<Plan>>>,
-}
-
-/// A log record, or a record without a class, beside its attributes.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Direct<'a> {
-    /// Its class: that of log records, or none.
-    pub class: Class,
-    /// See [`Common`](super::Common).
-    pub time: Option<u64>,
-    /// See [`Common`](super::Common).
-    pub pid: Option<u64>,
-    /// See [`Common`](super::Common).
-    pub scope: &'a str,
-    /// See [`Common`](super::Common).
-    pub truncated: u64,
-    /// See [`Log`](super::Log); 0 if unknown.
-    pub severity_number: u8,
-    /// See [`Log`](super::Log).
-    pub severity_text: &'a str,
-    /// See [`Log`](super::Log).
-    pub body: Option<Data<'a>>,
-    /// See [`Log`](super::Log).
-    pub trace_id: Option<[u8; 16]>,
-    /// See [`Log`](super::Log).
-    pub span_id: Option<[u8; 8]>,
-    /// See [`Log`](super::Log); of a record without a class the name of its type.
-    pub event_name: &'a str,
-    /// See [`Log`](super::Log).
-    pub observed: Option<u64>,
 }
 
 impl DirectReader {

@@ -1,6 +1,6 @@
 //! What becomes of the values of a type.
 
-use super::Direct;
+use super::found::Direct;
 use super::meaning::{Meaning, Reading};
 use super::value::{at_offset, constant, is_direct, label};
 use perfring_telemetry::names::ATTRIBUTES;
