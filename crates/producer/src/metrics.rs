@@ -91,7 +91,7 @@ impl Metrics {
     /// Attaches to a shared ring with a metrics area, and takes one of its slots.
     ///
     /// # Errors
-    /// [`MetricsError::NoArea`]; see [`AttachError`].
+    /// [`MetricsError::NoArea`]; see [`AttachError`](crate::AttachError).
     pub fn attach(location: impl Into<Location>) -> Result<Self, MetricsError> {
         let location = location.into();
         Self::of(SharedProducer::attach(location.clone())?, location)
