@@ -82,6 +82,21 @@ fn a_sum_is_sampled_until_its_process_ends_and_once_after_that() {
 }
 
 #[test]
+fn the_area_of_a_ring_of_an_input_with_a_name_has_that_name_before_its_own_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let _meter = Meter::open_or_create(&path, &options(), Resource::here()).unwrap();
+    let mut engine = Engine::new(DELAY).unwrap();
+    let location = Location::from(path);
+    let mut input = Input::new(InputSource::Ring(location.clone()));
+    input.name = Some("shop".to_owned());
+    engine.attach(&location, &input, None, |_| None).unwrap();
+    let mut names: Vec<_> = engine.rings().map(|ring| ring.origin.name.clone()).collect();
+    names.sort();
+    assert_eq!(names, ["shop/ring", "shop/ring.metrics"]);
+}
+
+#[test]
 fn a_sidecar_that_ends_takes_the_last_sums() {
     let dir = tempfile::tempdir().unwrap();
     let (ring, lines) = (dir.path().join("ring"), dir.path().join("lines.jsonl"));

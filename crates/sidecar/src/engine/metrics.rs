@@ -34,6 +34,9 @@ impl Engine {
         let mut shapes = Shapes::open(location.clone(), self.id)?;
         let ring = std::mem::replace(&mut shapes.origin_mut().uuid, source.about().uuid);
         let origin = shapes.origin_mut();
+        // `name` puts the input's name before it, which the ring's name has already.
+        let prefix = input.name.as_ref().map(|name| format!("{name}/")).unwrap_or_default();
+        let of = of.strip_prefix(&prefix).unwrap_or(&of);
         (origin.name, origin.policy, origin.timed) = (format!("{of}.metrics"), None, true);
         origin.data_size = source.about().data_size;
         let mut area = Ring::new(shapes, None, input.clone(), false);
