@@ -18,6 +18,14 @@ pub struct TypesUse {
     pub damage: Vec<String>,
 }
 
+/// Says what is wrong with a metrics area: where it is damaged, and what it had no room for.
+#[must_use]
+pub fn trouble(fill: &MetricsFill) -> Option<String> {
+    let damage = fill.damage.map(|damage| damage.to_string());
+    let all: Vec<String> = damage.into_iter().chain(unmeasured(fill)).collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
 /// Says how many instruments a metrics area had no room for, and how many values others replaced; `None` if it had room for all.
 #[must_use]
 pub fn unmeasured(fill: &MetricsFill) -> Option<String> {

@@ -216,7 +216,7 @@ fn a_damaged_area_is_named_by_every_command_and_what_precedes_the_damage_is_show
         (&json!(true), &json!(1))
     );
     let stat = run(&["stat", copy], b"").out();
-    assert!(stat.contains("  metrics      damaged, 1 instrument, "), "{stat}");
+    assert!(stat.contains("  metrics      1 instrument before the damage, "), "{stat}");
     let doctor = run(&["doctor", copy], b"");
     assert!(doctor.code() == 4 && doctor.out().contains("metrics"), "{}", doctor.out());
     let dumped = run(&["dump", path], b"").err();
@@ -224,7 +224,9 @@ fn a_damaged_area_is_named_by_every_command_and_what_precedes_the_damage_is_show
         dumped.contains(&format!("`perfring metrics {path}` shows what 2 instruments measured")),
         "{dumped}"
     );
-    for said in [done.err(), doctor.out(), stat] {
+    assert!(doctor.out().contains("remove it and make it again"), "{}", doctor.out());
+    let of_copy = run(&["dump", copy], b"").err();
+    for said in [done.err(), doctor.out(), stat, of_copy] {
         assert!(said.contains("no block can have a size of 18446744073709551615 bytes"), "{said}");
     }
     // What a process would register behind the damage, no reader would see.

@@ -16,6 +16,7 @@ use perfring_consumer::{
     Snapshot, Start, Stat,
 };
 use perfring_figures::accounts;
+use perfring_figures::areas::trouble;
 use perfring_figures::owner::count;
 use std::path::Path;
 
@@ -153,9 +154,12 @@ fn counters(layout: &Layout, totals: &RingTotals, shown: &str) {
 
 /// Says where the values of instruments are shown: they are no records.
 fn instruments(location: &Location, fill: &MetricsFill) {
-    if fill.instruments > 0 {
+    if fill.used > 0 && (fill.instruments > 0 || trouble(fill).is_some()) {
         let instruments = count(fill.instruments, "instrument");
-        summary(&format!("`perfring metrics {location}` shows what {instruments} measured"));
+        let trouble = trouble(fill).map(|trouble| format!("; {trouble}")).unwrap_or_default();
+        summary(&format!(
+            "`perfring metrics {location}` shows what {instruments} measured{trouble}"
+        ));
     }
 }
 

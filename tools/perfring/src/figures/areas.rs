@@ -2,7 +2,7 @@
 
 use crate::args::show_size;
 use perfring_consumer::MetricsFill;
-use perfring_figures::areas::{TypesUse, unmeasured};
+use perfring_figures::areas::{TypesUse, trouble};
 use perfring_figures::owner::count;
 
 /// Formats how full a type table is.
@@ -11,9 +11,11 @@ pub(crate) fn types_used(types: &TypesUse) -> String {
     format!("{}, {used} bytes of {size} used", count(number, "type"))
 }
 
-/// Formats how full a metrics area is, and what it has no room for.
+/// Formats how full a metrics area is, what it has no room for, and where it is damaged.
 pub(crate) fn metrics_used(metrics: &MetricsFill) -> String {
     let (used, size) = (metrics.used, show_size(metrics.size));
-    let text = format!("{}, {used} bytes of {size} used", count(metrics.instruments, "instrument"));
-    [Some(text), unmeasured(metrics)].into_iter().flatten().collect::<Vec<_>>().join("; ")
+    let before = if metrics.damage.is_some() { " before the damage" } else { "" };
+    let count = count(metrics.instruments, "instrument");
+    let text = format!("{count}{before}, {used} bytes of {size} used");
+    [Some(text), trouble(metrics)].into_iter().flatten().collect::<Vec<_>>().join("; ")
 }

@@ -78,6 +78,17 @@ impl Report {
         self.line("FAIL", check, &message.into(), Some(&advice.into()))
     }
 
+    /// A part of a ring is damaged.
+    pub(super) fn damaged(
+        &mut self,
+        check: &str,
+        message: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Result<(), Failure> {
+        self.damaged = true;
+        self.fail(check, message, advice)
+    }
+
     /// A ring for which another command would end with this failure.
     pub(super) fn refused(&mut self, check: &str, failure: Failure) -> Result<(), Failure> {
         let message = match failure {

@@ -170,9 +170,9 @@ fn areas(report: &mut Report, location: &Location, metrics: &MetricsFill) -> Res
     if metrics.size == 0 {
         return Ok(());
     }
-    if let Some(damage) = &metrics.damage {
-        let message = format!("{damage}; {}", metrics_used(metrics));
-        report.refused("metrics", Failure::Damaged(message))
+    if metrics.damage.is_some() {
+        let advice = "the records are not concerned; keep a copy of the ring if they matter, remove it and make it again";
+        report.damaged("metrics", metrics_used(metrics), advice)
     } else if unmeasured(metrics).is_some() {
         let advice = "create the next ring with more (`perfring create --metrics-size`)";
         report.warn("metrics", metrics_used(metrics), advice)

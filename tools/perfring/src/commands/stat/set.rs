@@ -112,9 +112,9 @@ fn write_text(
     }
     let fill = metrics(rings);
     if fill.size > 0 {
-        let damaged =
-            if fill.damage.is_some() { "; damaged: `perfring metrics` says where" } else { "" };
-        writeln!(out, "\n  metrics      {}{damaged}", metrics_used(&fill))?;
+        let damaged = rings.iter().find(|(_, stat)| stat.metrics.damage.is_some());
+        let ring = damaged.map(|(ring, _)| format!(" (in {ring})")).unwrap_or_default();
+        writeln!(out, "\n  metrics      {}{ring}", metrics_used(&fill))?;
     }
     let balance = match is_balanced(rings) {
         true => "every record of every ring is accounted for",

@@ -6,7 +6,7 @@ use crate::columns::paragraph;
 use crate::figures::areas::{metrics_used, types_used};
 use perfring_abi::Lead;
 use perfring_consumer::{
-    Evict, Layout, Location, MetricsFill, Policy, Producers, Report, RingTotals, Stat,
+    Evict, Layout, Location, Policy, Producers, Report, RingTotals, Stat,
     stat::{ConsumerFigures, OwnerInfo, Seat},
 };
 use perfring_figures::accounts::{Balance, Fill, counts, is_fed};
@@ -46,7 +46,7 @@ impl<W: Write> Page<'_, W> {
         }
         self.line("types", &types_line(types))?;
         if layout.metrics_size != 0 {
-            self.line("metrics", &metrics_line(&stat.metrics))?;
+            self.line("metrics", &metrics_used(&stat.metrics))?;
         }
         let timestamps = match layout.lead() {
             Lead::None => "no timestamps",
@@ -154,13 +154,6 @@ fn types_line(types: &TypesUse) -> String {
         _ if types.size == 0 => "no table".to_owned(),
         [] => types_used(types),
         damage => format!("damaged, {}: {}", types_used(types), damage.join("; ")),
-    }
-}
-
-fn metrics_line(metrics: &MetricsFill) -> String {
-    match &metrics.damage {
-        None => metrics_used(metrics),
-        Some(damage) => format!("damaged, {}: {damage}", metrics_used(metrics)),
     }
 }
 
