@@ -62,7 +62,7 @@ pub(crate) struct Args {
     aux_size: u64,
     /// Bytes for the values of instruments, which `perfring metrics` shows: at most 1G, or 0 for none; with
     /// `--producers many`. For each process that ever runs, a counter or a gauge takes 128 bytes, and 64 more for each further stripe;
-    /// a histogram takes 5.2K for each stripe
+    /// a histogram takes 5.1K for each stripe
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = args::parse_size)]
     metrics_size: u64,
 }

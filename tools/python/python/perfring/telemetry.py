@@ -207,7 +207,7 @@ class Meter:
             ring keeps its sizes. The ring may have log records and spans as well: then make it with
             a larger ``size``, by a meter that comes first.
         size: The bytes of the ring's data area, a power of two: a number, or text such as ``"1M"``.
-        metrics_size: The bytes for instruments: 128 for a counter or a gauge, and 5.3 KiB for a
+        metrics_size: The bytes for instruments: 128 for a counter or a gauge, and 5.1 KiB for a
             histogram, in each process. Those of dead processes are reused when it is full.
         resource: The process, by OpenTelemetry's names. ``service.name`` defaults to
             ``OTEL_SERVICE_NAME``, or to the script's name.
@@ -218,6 +218,7 @@ class Meter:
         perfring.BadRing: The file is not a ring, or one without a metrics area.
         perfring.Busy: All slots of the ring are taken.
         perfring.Full: The area has no room for the resource.
+        perfring.Corrupt: The area is damaged, and no reader would see the instruments.
         ValueError: An argument is invalid.
 
     """
@@ -278,6 +279,7 @@ class Meter:
 
         Raises:
             perfring.Full: There is no room for it. The ring counts that.
+            perfring.Corrupt: The area is damaged, and no reader would see it.
             perfring.BadType: This process has the instrument with other values.
 
         """
