@@ -205,7 +205,7 @@ fn a_damaged_area_is_named_by_every_command_and_what_precedes_the_damage_is_show
     assert_eq!(run(&["metrics", path], b"").code(), 0);
     let done = run(&["metrics", copy, "--json"], b"");
     assert_eq!(done.code(), 4, "{}", done.err());
-    assert!(done.err().contains("what is behind that is not shown"), "{}", done.err());
+    assert!(done.err().contains("what follows is not shown"), "{}", done.err());
     let summed = json_lines(&run(&["metrics", copy, "--json", "--sum"], b"").out());
     assert_eq!(summed[0]["complete"], false);
     let lines = json_lines(&done.out());
@@ -257,7 +257,7 @@ fn a_sum_that_lacks_replaced_values_is_marked_in_every_output() {
     assert!(metrics.fill.replaced > 0 && metrics.fill.refused == 0);
     let done = run(&["metrics", path, "--sum"], b"");
     assert!(done.out().ends_with(" processes, perhaps not all\n"), "{}", done.out());
-    assert!(done.err().contains("so the sums lack those"), "{}", done.err());
+    assert!(done.err().contains("so sums do not include them"), "{}", done.err());
     let line = &json_lines(&run(&["metrics", path, "--sum", "--json"], b"").out())[0];
     assert!(line["complete"] == false && line["value"].as_u64().unwrap() < 100, "{line}");
     let doctor = run(&["doctor", path], b"").out();

@@ -23,7 +23,7 @@ use std::io::{self, BufWriter, Write};
 /// command changes nothing: it shows the file of killed processes, or a copy of it, as well. If an area is damaged, what precedes
 /// the damage is shown and the exit code is 4.
 ///
-/// Of a histogram the text has estimates of its median and its 99th percentile: the upper bounds of their buckets. JSON has an object
+/// For a histogram the text shows estimates of its median and its 99th percentile: the upper bounds of their buckets. JSON has an object
 /// per line, with the buckets and with all that the resource says.
 ///
 /// Example: perfring metrics /dev/shm/shop --sum
@@ -73,14 +73,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let MetricsFill { size, used, refused, replaced, damage, .. } = metrics.fill;
         if refused > 0 {
             note(&format!(
-                "{ring}: {} found no room, so those measurements are nowhere ({used} of {size} bytes are in use): make the \
+                "{ring}: {} found no room, so nothing that they measure is stored ({used} of {size} bytes are in use): make the \
                  ring with a larger --metrics-size",
                 count(refused, "instrument")
             ));
         }
         if replaced > 0 {
             note(&format!(
-                "{ring}: the values of {} of processes that had ended were replaced for want of room, so the sums lack those: make the \
+                "{ring}: the values of {} of processes that had ended were replaced for want of room, so sums do not include them: make the \
                  ring with a larger --metrics-size",
                 count(replaced, "instrument")
             ));
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         damages.extend(damage.map(|damage| {
             format!(
-                "{ring}: {damage}: what is behind that is not shown; the ring's records are not concerned"
+                "{ring}: {damage}; what follows is not shown, and the ring's records are not affected"
             )
         }));
     }

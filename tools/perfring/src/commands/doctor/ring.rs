@@ -171,7 +171,7 @@ fn areas(report: &mut Report, location: &Location, metrics: &MetricsFill) -> Res
         return Ok(());
     }
     if metrics.damage.is_some() {
-        let advice = "the records are not concerned; keep a copy of the ring if they matter, remove it and make it again";
+        let advice = "the records are not affected; keep a copy of the ring if they matter, remove it and make it again";
         report.damaged("metrics", metrics_used(metrics), advice)
     } else if unmeasured(metrics).is_some() {
         let advice = "create the next ring with more (`perfring create --metrics-size`)";
