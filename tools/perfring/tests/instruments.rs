@@ -114,6 +114,15 @@ fn the_text_names_processes_by_their_service() {
 }
 
 #[test]
+fn an_area_that_no_instrument_could_use_is_not_made() {
+    let place = Place::new();
+    let ring = place.path("one");
+    let done = run(&["create", ring.to_str().unwrap(), "--metrics-size", "4K"], b"");
+    assert!(done.code() == 2 && done.err().contains("add --producers many"), "{}", done.err());
+    assert!(!ring.exists());
+}
+
+#[test]
 fn histograms_with_other_buckets_are_not_added() {
     let place = Place::new();
     let ring = place.path("shop");

@@ -73,6 +73,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             "--evict half is for overwrite rings: add --policy overwrite".to_owned(),
         ));
     }
+    if args.metrics_size > 0 && args.producers != Producers::Many {
+        return Err(Failure::Usage(
+            "--metrics-size is for rings of many producers: add --producers many".to_owned(),
+        ));
+    }
     if args.slots.is_some() && args.producers == Producers::One {
         return Err(Failure::Usage(
             "--slots is for shared rings: add --producers many, or cpu".to_owned(),
