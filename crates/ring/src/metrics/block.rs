@@ -98,7 +98,7 @@ pub struct MetricsFill {
     pub size: u64,
     /// Bytes that are in use.
     pub used: u64,
-    /// Instruments that found no room: nothing that they measure is stored.
+    /// Instruments that found no room: what they should have measured is nowhere.
     pub refused: u64,
     /// Instruments of dead processes whose values others have replaced, for want of room.
     pub replaced: u64,
