@@ -1,8 +1,7 @@
-//! The use of a ring's type table and of its metrics area.
+//! The use of a ring's type table.
 
-use crate::owner::count;
 use perfring_abi::TYPES_FIRST;
-use perfring_consumer::{MetricsFill, Observer};
+use perfring_consumer::Observer;
 use perfring_types::read::TypeTable;
 
 /// How full a ring's type table is.
@@ -16,24 +15,6 @@ pub struct TypesUse {
     pub count: u64,
     /// Parts that cannot be read.
     pub damage: Vec<String>,
-}
-
-/// Says what is wrong with a metrics area: where it is damaged, and what it had no room for.
-#[must_use]
-pub fn trouble(fill: &MetricsFill) -> Option<String> {
-    let damage = fill.damage.map(|damage| damage.to_string());
-    let all: Vec<String> = damage.into_iter().chain(unmeasured(fill)).collect();
-    (!all.is_empty()).then(|| all.join("; "))
-}
-
-/// Says how many instruments a metrics area had no room for, and how many values others replaced; `None` if it had room for all.
-#[must_use]
-pub fn unmeasured(fill: &MetricsFill) -> Option<String> {
-    let some = |number: u64| (number > 0).then(|| count(number, "instrument"));
-    let refused = some(fill.refused).map(|some| format!("{some} found no room"));
-    let replaced = some(fill.replaced).map(|some| format!("{some} of ended processes replaced"));
-    let all: Vec<String> = refused.into_iter().chain(replaced).collect();
-    (!all.is_empty()).then(|| all.join("; "))
 }
 
 impl TypesUse {

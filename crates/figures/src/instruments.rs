@@ -1,6 +1,5 @@
 //! What the instruments in a ring's metrics area have measured, with what their types and their processes say of them.
 
-use crate::areas::unmeasured;
 use perfring_consumer::{MetricKind, MetricSample, MetricSamples, MetricValue};
 use perfring_telemetry::names;
 use perfring_types::Class;
@@ -73,7 +72,7 @@ impl Measured {
     /// Adds up those of the same type and kind of values, in the order of the first of each. Gauges stay as they are.
     #[must_use]
     pub fn sums(all: Vec<Measured>, metrics: &MetricSamples) -> Vec<Measured> {
-        let is_complete = unmeasured(&metrics.fill).is_none() && metrics.fill.damage.is_none();
+        let is_complete = metrics.fill.trouble().is_none();
         let mut sums: Vec<Measured> = Vec::new();
         let mut found = HashMap::new();
         for mut one in all {

@@ -5,7 +5,6 @@ use perfring_consumer::{
     stat::{OwnerInfo, SeatState},
 };
 use perfring_figures::accounts::{Fill, counts, is_fed};
-use perfring_figures::areas::trouble;
 use perfring_figures::named::{self, is_read};
 use perfring_figures::owner;
 use perfring_figures::process::Processes;
@@ -286,7 +285,7 @@ fn details(stat: &Stat, location: &Location) -> Vec<(String, String)> {
     lines.push(("uuid".to_owned(), uuid::Uuid::from_bytes(layout.uuid).to_string()));
     if stat.metrics.size > 0 {
         let used = format!("{} of {} bytes used", stat.metrics.used, stat.metrics.size);
-        let troubled = trouble(&stat.metrics).map(|trouble| format!("{used}; {trouble}"));
+        let troubled = stat.metrics.trouble().map(|trouble| format!("{used}; {trouble}"));
         lines.push(("metrics".to_owned(), troubled.unwrap_or(used)));
     }
     if let Some(totals) = &stat.totals {

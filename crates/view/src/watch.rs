@@ -6,7 +6,6 @@ use crate::row::{
 };
 use perfring_consumer::{AttachError, Count, Location, Observer, Policy, Start, Stat};
 use perfring_figures::accounts::Fill;
-use perfring_figures::areas::trouble;
 use perfring_figures::named::slowest_pos;
 use perfring_figures::owner;
 use perfring_figures::process::Processes;
@@ -183,7 +182,7 @@ impl Watched {
             name: self.name.clone(),
             trouble: (stat.held_up.as_ref())
                 .map(|held| format!("held up {}", owner::held_up(&at, &stat, held)))
-                .or_else(|| trouble(&stat.metrics)),
+                .or_else(|| stat.metrics.trouble()),
             location,
             state: state(&stat, lag, lost > before.lost, quiet, unread),
             fill: Fill::of_data(&stat, &totals),

@@ -3,6 +3,8 @@
 use super::buckets::Buckets;
 use super::cell::{GREATEST, IS_SET, LEAST, SUM, VALUE, ZEROS, stripe_of};
 use super::kind::{HEAD, LINE, MetricKind, OWNER, PID, REFUSED, SHAPE, SIZE, START, STRIPES_MAX};
+use alloc::format;
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use core::fmt;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
@@ -121,6 +123,31 @@ impl MetricsFill {
             damage: self.damage.or(other.damage),
         }
     }
+
+    /// Says how many instruments the area had no room for, and how many values of ended processes others replaced; `None` if it
+    /// had room for all.
+    #[must_use]
+    pub fn unmeasured(&self) -> Option<String> {
+        let some = |number: u64, what: &str| {
+            let s = if number == 1 { "" } else { "s" };
+            (number > 0).then(|| format!("{number} instrument{s} {what}"))
+        };
+        joined([
+            some(self.refused, "found no room"),
+            some(self.replaced, "of ended processes replaced"),
+        ])
+    }
+
+    /// Says where the area is damaged and what it had no room for; `None` if neither is so.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        joined([self.damage.map(|damage| damage.to_string()), self.unmeasured()])
+    }
+}
+
+fn joined(parts: [Option<String>; 2]) -> Option<String> {
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// A block of a metrics area: the values of one instrument in one process.

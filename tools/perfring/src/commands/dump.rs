@@ -16,7 +16,6 @@ use perfring_consumer::{
     Snapshot, Start, Stat,
 };
 use perfring_figures::accounts;
-use perfring_figures::areas::trouble;
 use perfring_figures::owner::count;
 use std::path::Path;
 
@@ -154,9 +153,9 @@ fn counters(layout: &Layout, totals: &RingTotals, shown: &str) {
 
 /// Says where the values of instruments are shown: they are no records.
 fn instruments(location: &Location, fill: &MetricsFill) {
-    if fill.used > 0 && (fill.instruments > 0 || trouble(fill).is_some()) {
+    if fill.used > 0 && (fill.instruments > 0 || fill.trouble().is_some()) {
         let instruments = count(fill.instruments, "instrument");
-        let trouble = trouble(fill).map(|trouble| format!("; {trouble}")).unwrap_or_default();
+        let trouble = fill.trouble().map(|trouble| format!("; {trouble}")).unwrap_or_default();
         summary(&format!(
             "`perfring metrics {location}` shows what {instruments} measured{trouble}"
         ));

@@ -2,7 +2,7 @@
 
 use crate::args::show_size;
 use perfring_consumer::MetricsFill;
-use perfring_figures::areas::{TypesUse, trouble};
+use perfring_figures::areas::TypesUse;
 use perfring_figures::owner::count;
 
 /// Formats how full a type table is.
@@ -17,5 +17,5 @@ pub(crate) fn metrics_used(metrics: &MetricsFill) -> String {
     let before = if metrics.damage.is_some() { " before the damage" } else { "" };
     let count = count(metrics.instruments, "instrument");
     let text = format!("{count}{before}, {used} bytes of {size} used");
-    [Some(text), trouble(metrics)].into_iter().flatten().collect::<Vec<_>>().join("; ")
+    [Some(text), metrics.trouble()].into_iter().flatten().collect::<Vec<_>>().join("; ")
 }

@@ -17,7 +17,7 @@ use perfring_consumer::{
     files::{FileSystem, RingFile},
 };
 use perfring_figures::accounts::{Balance, is_fed};
-use perfring_figures::areas::{TypesUse, unmeasured};
+use perfring_figures::areas::TypesUse;
 use perfring_figures::named::is_read;
 use perfring_figures::owner::count;
 use std::fs;
@@ -173,7 +173,7 @@ fn areas(report: &mut Report, location: &Location, metrics: &MetricsFill) -> Res
     if metrics.damage.is_some() {
         let advice = "the records are not affected; keep a copy of the ring if they matter, remove it and make it again";
         report.damaged("metrics", metrics_used(metrics), advice)
-    } else if unmeasured(metrics).is_some() {
+    } else if metrics.unmeasured().is_some() {
         let advice = "create the next ring with more (`perfring create --metrics-size`)";
         report.warn("metrics", metrics_used(metrics), advice)
     } else {
