@@ -52,7 +52,7 @@ pub(super) struct Tap {
 /// A record or a loss.
 #[derive(Debug)]
 pub(super) struct Kept {
-    /// Rises over all rings.
+    /// Rises over all rings; 0 for a sample.
     pub(super) seq: u64,
     pub(super) what: What,
 }
@@ -138,7 +138,6 @@ impl Tap {
         if self.trouble.is_some() {
             return;
         }
-        self.sample(seq);
         let mut left = most;
         while left > 0 {
             left -= 1;
@@ -180,7 +179,7 @@ impl Tap {
     }
 
     /// Samples the instruments in its metrics area, if they are due.
-    fn sample(&mut self, seq: &mut u64) {
+    pub(super) fn sample(&mut self) {
         let is_due = self.sampled.is_none_or(|at| at.elapsed() >= SAMPLED);
         if self.observer.layout().metrics_size == 0 || !is_due {
             return;
@@ -194,9 +193,8 @@ impl Tap {
             let mut bytes = Vec::new();
             sampled(sample, wall, &mut bytes);
             let (kind, bytes) = (sample.kind.get(), bytes.into());
-            *seq += 1;
             let what = What::Record { pos: sample.at, kind, time: None, writer: None, bytes };
-            let kept = Kept { seq: *seq, what };
+            let kept = Kept { seq: 0, what };
             keep(&mut self.samples, &mut self.sample_bytes, kept, SAMPLES);
         }
     }

@@ -46,7 +46,7 @@ pub(super) fn each(
     }
 }
 
-/// Passes samples of the instruments in the rings' metrics areas to `visit`: those that were taken since the rings are looked at.
+/// Samples the instruments in the rings' metrics areas, and passes these samples and those of earlier questions to `visit`.
 pub(super) fn samples(
     shared: &Shared,
     rings: &[u32],
@@ -54,6 +54,7 @@ pub(super) fn samples(
 ) {
     for id in rings.iter().take(TAPS) {
         records::with_tap(shared, *id, |tap, _| {
+            tap.sample();
             let name = tap.shapes.origin().name.clone();
             let samples = std::mem::take(&mut tap.samples);
             for record in samples.iter().filter_map(Kept::record) {
