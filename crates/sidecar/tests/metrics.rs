@@ -1,9 +1,9 @@
 //! What instruments have measured is sampled, and passed on as records: to the last count of a process that was killed.
 
 use crate::scripted::{DELAY, Reported, Scripted, until};
-use perfring_consumer::Location;
+use perfring_consumer::{Location, Observer, Start};
 use perfring_sidecar::config::{Config, Delivery, Input, InputSource};
-use perfring_sidecar::{End, Engine, Sidecar, Signals};
+use perfring_sidecar::{End, Engine, Note, Sidecar, Signals};
 use perfring_telemetry::Resource;
 use perfring_telemetry::meter::{Instrument, Meter, options};
 use perfring_types::tagged::{Data, Values};
@@ -170,4 +170,47 @@ fn what_a_killed_process_has_measured_is_in_the_lines_of_the_next_sidecar() {
     assert_eq!(latency["positive.offset"], -17, "{latency}");
     assert_eq!(latency["positive.bucket_counts"].as_array().unwrap().len(), 30, "{latency}");
     assert!(text.contains("shop") && text.lines().any(|line| line.contains("service.name")));
+}
+
+#[test]
+fn an_area_that_is_damaged_or_has_no_room_is_said_once_each_and_not_for_each_instrument() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let small = perfring_producer::Options { metrics_size: 4096, ..options() };
+    let meter = Meter::open_or_create(&path, &small, Resource::here()).unwrap();
+    let add = |range: std::ops::Range<u32>| {
+        let names = range.map(|number| format!("counter {number}"));
+        names.map(|name| meter.counter::<u64>(&Instrument::new(&name)).map(|one| one.add(1)))
+    };
+    let has_room = add(0..10).all(|one| one.is_ok());
+    assert!(has_room);
+    let output = Scripted::ready();
+    let mut engine = engine(&output, &path);
+    let mut notes = Vec::new();
+    let mut more = |engine: &mut Engine, what: &str| {
+        let before = sums(&output).0.len();
+        until(engine, what, |engine| {
+            notes.extend(engine.notes());
+            sums(&output).0.len() > before + 40
+        });
+        std::mem::take(&mut notes)
+    };
+    assert_eq!(more(&mut engine, "samples of a whole area"), []);
+    // Others are refused while the area is looked at: one note.
+    assert!(add(10..200).any(|one| one.is_err()));
+    let said = more(&mut engine, "samples of a full one");
+    let [Note::Trouble { ring, trouble }] = said.as_slice() else { panic!("{said:?}") };
+    assert_eq!(ring, "ring.metrics");
+    assert!(trouble.contains("found no room"), "{trouble}");
+    assert!(add(200..300).all(|one| one.is_err()));
+    assert_eq!(more(&mut engine, "samples after more refusals"), []);
+    // The size of a block behind others.
+    let observer = Observer::attach(&path, Start::Latest).unwrap();
+    let at = observer.layout().metrics_offset() + observer.metrics().unwrap().samples[5].at;
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[3], at + 8).unwrap();
+    let said = more(&mut engine, "samples of a damaged one");
+    let [Note::Trouble { trouble, .. }] = said.as_slice() else { panic!("{said:?}") };
+    assert!(trouble.contains("damaged"), "{trouble}");
+    assert_eq!(more(&mut engine, "samples after the damage"), []);
 }

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::metrics_source::{MetricsSource, Watch};
-use super::ring::Ring;
+use super::ring::{Note, Ring};
 use crate::config::Input;
 use perfring_consumer::{AttachError, Location};
 use perfring_export::Shapes;
@@ -14,6 +14,17 @@ impl Engine {
     /// Has all metrics areas sampled now.
     pub fn sample_metrics(&self) {
         self.areas.values().for_each(|watch| watch.want());
+    }
+
+    /// Notes what is wrong with metrics areas and was not noted before.
+    pub(super) fn note_trouble(&mut self) {
+        for (id, watch) in &self.areas {
+            let Some(trouble) = watch.trouble() else { continue };
+            if let Some(ring) = self.rings.get(*id) {
+                let ring = ring.shapes.origin().name.clone();
+                self.notes.push(Note::Trouble { ring, trouble });
+            }
+        }
     }
 
     /// Sets the time between two samples of the metrics areas of rings that are attached to from now on.

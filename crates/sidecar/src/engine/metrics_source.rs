@@ -2,14 +2,14 @@
 
 use perfring_consumer::advanced::{Front, MachineClock, ReaderId, ResumePoint};
 use perfring_consumer::{
-    Anchors, AttachError, ClockError, Count, Fill, Item, Location, MetricSample, MetricValue,
-    Observer, ReadError, RecordRef, Start, Types,
+    Anchors, AttachError, BadArea, ClockError, Count, Fill, Item, Location, MetricSample,
+    MetricValue, MetricsFill, Observer, ReadError, RecordRef, Start, Types,
 };
 use perfring_export::{ring_bytes, sampled};
 use perfring_set::{About, Source, SourceError};
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What distinguishes the id of a metrics area from that of its ring.
@@ -29,6 +29,8 @@ pub(super) struct Watch {
     wanted: AtomicBool,
     /// When samples were last taken, on the clock of timestamps.
     sampled: AtomicU64,
+    /// A trouble of the area that no note has reported yet.
+    trouble: Mutex<Option<String>>,
 }
 
 impl Watch {
@@ -42,6 +44,11 @@ impl Watch {
 
     pub(super) fn has_sampled_since(&self, time: u64) -> bool {
         self.sampled.load(Ordering::Relaxed) >= time
+    }
+
+    /// Takes the trouble that was found since the last call.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -69,6 +76,8 @@ pub(super) struct MetricsSource {
     /// The descriptions of processes that were passed on.
     described: HashMap<u64, MetricValue>,
     watch: Arc<Watch>,
+    /// What was reported of the area: its damage, and whether instruments found no room or replaced others.
+    known: (Option<BadArea>, bool, bool),
     /// The ring's end was found, and the last samples were taken after it.
     is_over: bool,
 }
@@ -97,6 +106,7 @@ impl MetricsSource {
             settled: HashMap::new(),
             described: HashMap::new(),
             watch,
+            known: Default::default(),
             is_over: false,
         })
     }
@@ -117,6 +127,7 @@ impl MetricsSource {
         self.is_over = is_over;
         self.time = now;
         self.watch.sampled.store(now, Ordering::Relaxed);
+        self.report(&metrics.fill);
         for sample in metrics.samples {
             if self.is_news(&sample) {
                 let mut payload = Vec::new();
@@ -126,6 +137,16 @@ impl MetricsSource {
             }
         }
         Ok(())
+    }
+
+    /// Reports a trouble of the area once for each kind, and not for each instrument.
+    fn report(&mut self, fill: &MetricsFill) {
+        let now = (fill.damage, fill.refused > 0, fill.replaced > 0);
+        if std::mem::replace(&mut self.known, now) != now
+            && let Some(trouble) = fill.trouble()
+        {
+            *self.watch.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(trouble);
+        }
     }
 
     fn is_news(&mut self, sample: &MetricSample) -> bool {

@@ -309,6 +309,7 @@ impl Engine {
 
     /// Takes the notes since the last call.
     pub fn notes(&mut self) -> Vec<Note> {
+        self.note_trouble();
         std::mem::take(&mut self.notes)
     }
 

@@ -165,6 +165,13 @@ pub enum Note {
         /// The location of the second, which is its name now.
         location: String,
     },
+    /// A metrics area is damaged, or has no room for some instruments.
+    Trouble {
+        /// The area, named after its ring.
+        ring: String,
+        /// The problem.
+        trouble: String,
+    },
     /// A ring is not read any more.
     Ended {
         /// The ring.

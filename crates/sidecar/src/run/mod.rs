@@ -396,6 +396,7 @@ impl Sidecar {
                     "two rings are named {name}: the one at {location} has its location as its name; give one of the inputs a \
                      name"
                 )),
+                Note::Trouble { ring, trouble } => say.warn(&format!("{ring}: {trouble}")),
                 Note::Ended { ring, uuid, figures, removed, saved } => {
                     self.losses.report_one(&ring, uuid, &figures, say);
                     say.debug(&format!("{ring} is not read any more"));
