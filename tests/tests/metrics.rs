@@ -200,7 +200,7 @@ fn a_full_area_is_an_error_once_and_a_count_and_replaces_what_dead_processes_had
         for name in &names {
             match metrics.register(&schema(name), MetricKind::CounterU64, 1) {
                 Ok(counter) => counter.add(1),
-                Err(MetricsError::Full { needed: 128, left }) => {
+                Err(MetricsError::Full { needed: 128, left, .. }) => {
                     assert!(left < 128);
                     refused += 1;
                 }

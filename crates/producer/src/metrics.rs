@@ -262,11 +262,12 @@ impl Life {
         };
         let wanted = (what.id, what.kind, stripes);
         let taken = self.map.take(attached, &locked, self.owner, wanted, payload);
+        let location = || attached.file().location().clone();
         let block = taken.map_err(|no| match no {
-            NoBlock::Full { needed, left } => MetricsError::Full { needed, left },
-            NoBlock::Damaged(damage) => {
-                MetricsError::Damaged { location: attached.file().location().clone(), damage }
+            NoBlock::Full { needed, left } => {
+                MetricsError::Full { location: location(), needed, left }
             }
+            NoBlock::Damaged(damage) => MetricsError::Damaged { location: location(), damage },
         })?;
         known.blocks.insert(what.id, (what.kind, block.clone()));
         Ok(block)

@@ -22,9 +22,11 @@ pub enum MetricsError {
     },
     /// The area has no room for the instrument. The ring counts this.
     #[error(
-        "the metrics area is full: the instrument takes {needed} bytes, and {left} are left; make the ring with a larger metrics_size"
+        "{location}: the metrics area is full: the instrument takes {needed} bytes, and {left} are left; make the ring with a larger metrics_size"
     )]
     Full {
+        /// The ring's location.
+        location: Location,
         /// Bytes of the instrument's block.
         needed: u64,
         /// Bytes left in the area.
