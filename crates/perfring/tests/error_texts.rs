@@ -155,7 +155,7 @@ fn texts() -> Vec<String> {
     let (present, wanted) = (MetricKind::CounterU64, MetricKind::CounterF64);
     let metrics = [
         MetricsError::NoArea { location: location() },
-        MetricsError::Full { needed: 128, left: 64 },
+        MetricsError::Full { location: location(), needed: 128, left: 64 },
         MetricsError::OtherKind { present, wanted },
     ];
     let mut all =
@@ -190,4 +190,31 @@ fn every_heading_is_a_text_that_users_see_and_every_such_text_is_on_the_page() {
         assert!(found || short, "not on the page: {text}");
     }
     println!("{} headings, {} texts", headings.len(), texts.len());
+}
+
+#[cfg(all(feature = "context", feature = "set", feature = "telemetry"))]
+#[test]
+fn the_errors_of_sets_sinks_and_contexts_print_their_sentences_too() {
+    use perfring::context::ContextError;
+    use perfring::set::{FollowError, SetError, SourceError};
+    use perfring::telemetry::SinkError;
+    let location = || Location::from("/dev/shm/ticks");
+    let denied = || std::io::Error::from_raw_os_error(13);
+    let dir = || std::path::PathBuf::from("/dev/shm/set");
+    let texts = [
+        said(&ContextError::Denied { pid: 17 }),
+        said(&ContextError::Invalid { pid: 17, why: "its length is odd" }),
+        said(&ContextError::Io { pid: 17, source: denied() }),
+        said(&FollowError::Io { dir: dir(), step: "watching it", source: denied() }),
+        said(&FollowError::Clock(ClockError::OtherNamespace)),
+        said(&SetError::Dir { dir: dir(), step: "making it", source: denied() }),
+        said(&SetError::Foreign { path: dir(), owner: 1001, me: 1000 }),
+        said(&SetError::Create(CreateError::Exists { location: location() })),
+        said(&SourceError::Read(ReadError::Truncated)),
+        said(&SinkError::Attach(AttachError::ReadOnly { location: location() })),
+        said(&SinkError::First(ReserveError::Full)),
+    ];
+    for text in texts {
+        assert!(text.contains(' ') && !text.contains('{'), "{text}");
+    }
 }
