@@ -8,6 +8,9 @@
 //! A call costs the difference between two such runs, divided by that of their numbers. valgrind has no restartable sequences:
 //! benches/NOTES.md says how rings per CPU are counted.
 
+mod cases;
+
+use cases::{event, event_in_span, message, span};
 use perfring_producer::{CpuProducer, Options, Policy};
 use perfring_telemetry::meter::{self, Instrument, Meter};
 use perfring_telemetry::{Log, Severity};
@@ -15,25 +18,8 @@ use perfring_tracing::{PerfringLayer, Resource, Sink, options};
 use std::error::Error;
 use std::hint::black_box;
 use std::path::Path;
-use tracing::{Dispatch, info, info_span};
+use tracing::Dispatch;
 use tracing_subscriber::prelude::*;
-
-fn event(n: u64) {
-    info!(user = n, ratio = n as f64 / 2.0, ok = n.is_multiple_of(2), "something happened");
-}
-
-fn message(n: u64) {
-    info!(n, "{} happened", black_box("something"));
-}
-
-fn span(n: u64) {
-    let _span = info_span!("request", user = n).entered();
-}
-
-fn event_in_span(n: u64) {
-    let _span = info_span!("request", user = n).entered();
-    event(n);
-}
 
 fn subscriber(name: &str, dir: &Path) -> Result<Dispatch, Box<dyn Error>> {
     let options = Options { size: 1 << 20, ..options() };
@@ -58,6 +44,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         let subscriber = subscriber(to, dir.path())?;
         tracing::dispatcher::with_default(&subscriber, || (0..calls).for_each(call));
         Ok(())
+    };
+    let meter = || {
+        let path = dir.path().join("meter");
+        Meter::open_or_create(path, &meter::options(), Resource::here())
     };
     match &what[..] {
         "event" => traced(event)?,
@@ -95,21 +85,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
         "counter" => {
-            let meter = Meter::open_or_create(
-                dir.path().join("meter"),
-                &meter::options(),
-                Resource::here(),
-            )?;
-            let counter = meter.counter::<u64>(&Instrument::new("counter"))?;
+            let counter = meter()?.counter::<u64>(&Instrument::new("counter"))?;
             (0..calls).for_each(|n| counter.add(black_box(n)));
         }
         "histogram" => {
-            let meter = Meter::open_or_create(
-                dir.path().join("meter"),
-                &meter::options(),
-                Resource::here(),
-            )?;
-            let histogram = meter.histogram(&Instrument::new("histogram"))?;
+            let histogram = meter()?.histogram(&Instrument::new("histogram"))?;
             (0..calls).for_each(|n| histogram.record(black_box(n as f64)));
         }
         "loop" => (0..calls).for_each(|n| {

@@ -8,6 +8,9 @@
 //! program that writes all the time; then some calls are timed. After that, a reader finds each value that these wrote,
 //! once, or the program ends with an error.
 
+mod cases;
+
+use cases::{event, event_in_span, message, span};
 use perfring_consumer::{Item, Snapshot};
 use perfring_producer::{CpuProducer, Options, RecordType};
 use perfring_telemetry::{Log, Severity};
@@ -19,7 +22,7 @@ use std::error::Error;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tracing::{Dispatch, info, info_span};
+use tracing::Dispatch;
 use tracing_subscriber::prelude::*;
 
 type Failure = Box<dyn Error>;
@@ -32,23 +35,6 @@ const WARM: u64 = 10_000;
 /// Timed calls in a turn: their records fit into a ring.
 const CALLS: u64 = 2_000;
 const SIZE: u64 = 1 << 20;
-
-fn event(n: u64) {
-    info!(user = n, ratio = n as f64 / 2.0, ok = n.is_multiple_of(2), "something happened");
-}
-
-fn message(n: u64) {
-    info!(n, "{} happened", black_box("something"));
-}
-
-fn span(n: u64) {
-    let _span = info_span!("request", user = n).entered();
-}
-
-fn event_in_span(n: u64) {
-    let _span = info_span!("request", user = n).entered();
-    info!(user = n, ratio = n as f64 / 2.0, ok = n.is_multiple_of(2), "something happened");
-}
 
 /// A record that was read.
 struct Row {
