@@ -174,7 +174,7 @@ impl Flow {
         out.into_iter().for_each(|made| self.hand_on(made, now));
     }
 
-    /// Sends a log record as [`Flow::hand_on`] does.
+    /// Sends a log record in the way of [`Flow::hand_on`].
     pub(super) fn hand_on_log(&mut self, from: &From<'_>, encoded: &[u8], now: Instant) {
         let From { seen, pid, scope } = from;
         let waits = || from.made(Item::Log(encoded.to_vec()));

@@ -71,7 +71,7 @@ pub struct Instrument<'a> {
     /// The attributes of all its measurements.
     pub attributes: &'a [(&'a str, Constant<'a>)],
     /// For how many threads that update it all the time it has separate words, each of which takes as much room as the first:
-    /// 64 bytes, or 5.2 KiB for a histogram. Default 1. A gauge has one.
+    /// 64 bytes, or 5.1 KiB for a histogram. Default 1. A gauge has one.
     pub stripes: u32,
     /// The buckets of a histogram.
     pub buckets: Buckets,

@@ -70,7 +70,7 @@ pub struct RingOptions {
     /// full ring waits for the slowest. Up to 32; 0 for one consumer. Default 0.
     pub consumers: u32,
     /// Bytes of the metrics area, rounded up to whole pages: up to 1 GiB, or 0 for none. A sum or a gauge takes 128 bytes in
-    /// each process, a histogram with the usual buckets 5.2 KiB. Needs a type table, in which an instrument takes some hundred
+    /// each process, a histogram with the usual buckets 5.1 KiB. Needs a type table, in which an instrument takes some hundred
     /// bytes. Default 0.
     pub metrics_size: u64,
     /// The file's mode bits, whatever the umask. Default `0o600`; `0o640` lets a group observe. A directory of rings per CPU lets

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// | histogram | exponential buckets: see [`Instrument::buckets`](meter::Instrument::buckets) |
 ///
 /// Describe an instrument before its first use: name, unit, description and labels are stored then, once. Each combination of label
-/// values takes 128 bytes of the area, and a histogram 5.2 KiB; keep user names, addresses and the like out of labels. What finds
+/// values takes 128 bytes of the area, and a histogram 5.1 KiB; keep user names, addresses and the like out of labels. What finds
 /// no room measures nothing: [`MeterRecorder::refused`] says so, and the ring counts it.
 ///
 /// ```

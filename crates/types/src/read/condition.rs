@@ -219,7 +219,7 @@ impl Type {
         value.get(&condition.path).is_some_and(|found| self.matches_found(found, condition))
     }
 
-    /// Returns whether the comparison holds for the value at the condition's path, as [`Type::matches`] does.
+    /// Returns whether the comparison holds for the value at the condition's path, by the rules of [`Type::matches`].
     #[must_use]
     pub fn matches_found(&self, found: &Value, condition: &Condition) -> bool {
         let says = match found {
