@@ -200,8 +200,8 @@ class Drill:
     def kill(self):
         end(self.process, signal.SIGKILL)
 
-    def ring(self, name, size="1M", mode="0600"):
-        code, _, error = run("create", self.rings / name, "--size", size, "--time", "--mode", mode)
+    def ring(self, name, size="1M", mode="0600", more=()):
+        code, _, error = run("create", self.rings / name, "--size", size, "--time", "--mode", mode, *more)
         assert code == 0, error
 
     def publish(self, name, count, begin=0, wait=None):
@@ -538,6 +538,29 @@ def damaged_ring():
     return drill
 
 
+def metrics_area():
+    """A metrics area has no room, and a program writes over it."""
+    drill = Drill("metrics-area")
+    drill.configure(JSON.format(drill.out))
+    drill.ring("shop", more=["--producers", "many", "--metrics-size", "64K"])
+    drill.start()
+    with open(drill.rings / "shop", "r+b") as file:
+        file.seek(1328)
+        area = int.from_bytes(file.read(8), sys.byteorder)
+
+        def write(word, value):
+            os.pwrite(file.fileno(), value.to_bytes(8, sys.byteorder), area + 8 * word)
+
+        write(1, 3)  # so many instruments that programs registered found no room
+        drill.fires("PerfringInstrumentsRefused")
+        write(0, 65)
+        drill.fires("PerfringMetricsDamaged")
+    drill.publish("shop", 100)
+    drill.delivered("file", 100)
+    drill.exact("its records", [it["text"] for it in drill.lines() if it["ring"] == "shop"], "shop", 100)
+    return drill
+
+
 def damaged_buffer():
     """A disk damages the buffer of an output that is down."""
     drill, count = Drill("damaged-buffer"), 20_000
@@ -662,7 +685,7 @@ def main():
     try:
         start_prometheus()
         drills = [
-            lambda: outage(Rotel), jetstream, full_disk, reload, unreadable, losses, refused, dropped, damaged_ring,
+            lambda: outage(Rotel), jetstream, full_disk, reload, unreadable, losses, refused, dropped, damaged_ring, metrics_area,
             damaged_buffer, down,
         ]  # fmt: skip
         done = []
