@@ -1,12 +1,13 @@
 //! What one thread converts to requests, of each kind of record: records per second.
 //!
 //! `cargo run --release -p perfring-otlp --example mapper -- [KIND [LOOPS [RECORDS [PATH]]]]`: kinds are `log`, `typed`, `plain`, `text` and
-//! `span`; all of them by turns, if none is named. With a PATH the records are only written to a ring there. The difference of two runs with different LOOPS under `valgrind
-//! --tool=callgrind` is the number of instructions.
+//! `span`; all of them by turns, if none is named. With a PATH the records are only written to a ring there; `series` makes one
+//! with RECORDS counters. The difference of two runs with different LOOPS under `valgrind --tool=callgrind` is the number of instructions.
 
 use perfring_consumer::{Item, Snapshot};
 use perfring_events::{Event, Rec, Shapes, What};
 use perfring_otlp::{Mapper, Mapping};
+use perfring_telemetry::meter::{self, Instrument, Meter};
 use perfring_telemetry::producer::{Options, Producer};
 use perfring_telemetry::types::{Class, Constant, Encoding, Field, Kind, Schema, Shape};
 use perfring_telemetry::{FIRST, Log, Resource, Severity, Sink, options};
@@ -41,6 +42,20 @@ const PLAIN: Schema<'static> = Schema::new("speed.Plain", Encoding::Pod)
         ],
     )
     .with_hashed_id();
+
+/// Makes a ring with so many counters, each of which counted its number.
+fn count(path: &Path, series: u64) -> Result<(), Box<dyn Error>> {
+    let room = |each: u64| (each * series).next_power_of_two().max(1 << 16);
+    let options = Options { metrics_size: room(160), types_size: room(640), ..meter::options() };
+    let meter = Meter::open_or_create(path, &options, Resource::here())?;
+    for number in 0..series {
+        let attributes = &[("route", number.into())];
+        let instrument =
+            Instrument { unit: "{request}", attributes, ..Instrument::new("requests") };
+        meter.counter::<u64>(&instrument)?.add(number);
+    }
+    Ok(())
+}
 
 fn write(kind: &str, path: &Path, records: u64) -> Result<(), Box<dyn Error>> {
     let size = (512 * records).next_power_of_two().max(1 << 16);
@@ -124,7 +139,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut number = |or| args.next().map_or(Ok(or), |arg| arg.parse::<u64>());
     let (loops, records) = (number(20)?, number(20_000)?);
     if let (Some(kind), Some(path)) = (&named, args.next()) {
-        return write(kind, path.as_ref(), records);
+        let path = path.as_ref();
+        return if kind == "series" { count(path, records) } else { write(kind, path, records) };
     }
     let dir = tempfile::tempdir()?;
     for kind in KINDS.into_iter().filter(|kind| named.as_ref().is_none_or(|named| named == kind)) {
