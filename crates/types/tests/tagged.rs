@@ -1,5 +1,7 @@
 //! Tagged payloads: valid within every limit, and any bytes are read without a panic.
 
+use perfring_abi::RecordType;
+use perfring_types::read::{Type, Value};
 use perfring_types::tagged::{CUT, Data, Key, TaggedValue, TaggedWriter, Values};
 use proptest::prelude::*;
 
@@ -213,4 +215,53 @@ fn text_that_is_not_utf_8_and_tags_of_a_later_version_are_bytes() {
     let values = read(&payload);
     assert_eq!(values[0].data, Data::Bytes(&[0xff, b'a']));
     assert_eq!(values[1].data, Data::Bytes(&[7]));
+}
+
+proptest! {
+    /// Against a plain list: values of one name come together, fields in the type's order, and then other names as they came.
+    /// There are more names than are searched one after the other.
+    #[test]
+    fn values_of_one_name_come_together_whether_by_number_or_by_name(
+        fields in prop::collection::vec(0_u8..40, 0..24),
+        values in prop::collection::vec((any::<bool>(), 0_u8..60), 0..80),
+    ) {
+        let named = |name: u8| format!("n{name}");
+        let list: Vec<String> =
+            fields.iter().map(|name| format!(r#"{{"name":"n{name}","kind":"any"}}"#)).collect();
+        let text = format!(r#"{{"name":"T","encoding":"tagged","fields":[{}]}}"#, list.join(","));
+        let of = Type::parse(RecordType::new(5000).unwrap(), &text).unwrap();
+        let mut payload = Vec::new();
+        let mut writer = TaggedWriter::new(&mut payload);
+        let mut model: Vec<(String, Vec<Value>)> =
+            fields.iter().map(|name| (named(*name), Vec::new())).collect();
+        for (number, (by_number, name)) in values.into_iter().enumerate() {
+            let value = number as u64;
+            let name = match fields.get(usize::from(name)) {
+                Some(field) if by_number => {
+                    writer.u64(u16::from(name), value);
+                    named(*field)
+                }
+                _ => {
+                    writer.u64(&*named(name), value);
+                    named(name)
+                }
+            };
+            match model.iter_mut().find(|(its, _)| *its == name) {
+                Some((_, values)) => values.push(Value::U64(value)),
+                None => model.push((name, vec![Value::U64(value)])),
+            }
+        }
+        let expected: Vec<(String, Value)> = model
+            .into_iter()
+            .filter_map(|(name, mut values)| match values.len() {
+                0 => None,
+                1 => Some((name, values.remove(0))),
+                _ => Some((name, Value::List(values))),
+            })
+            .collect();
+        let Value::Struct(read) = of.decode(&payload).unwrap() else { panic!("no struct") };
+        let read: Vec<(String, Value)> =
+            read.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+        prop_assert_eq!(read, expected);
+    }
 }

@@ -11,6 +11,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+/// So many names are searched one after the other, which takes less than a hash.
+const FEW: usize = 16;
+
 /// A payload that does not match its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadPayload {
@@ -161,7 +164,7 @@ impl Type {
     fn tagged(&self, payload: &[u8]) -> Result<Value, Fault> {
         // A place for each field, then one for each other name.
         let mut places: Vec<Option<FoundValues>> = vec![None; self.fields.len()];
-        let mut names: HashMap<&str, usize> = HashMap::new();
+        let mut names: HashMap<&str, usize> = HashMap::new(); // of those after the first few
         // The limit for constants of the type. A value takes bytes of the payload, so those are few
         // anyway.
         let mut left = Left::of(&[]);
@@ -169,26 +172,30 @@ impl Type {
             if let Some(constant) = &field.constant {
                 left.take_bytes(field.name.len())?;
                 let constant = left.constant(constant).map_err(|fault| fault.at(&field.name))?;
-                put(&mut places, self.first(&field.name, at), &field.name, constant);
+                put(&mut places, self.first(at), || field.name.clone(), constant);
             }
         }
         for value in Values::new(payload) {
             let value = value.map_err(|damage| damage.to_string())?;
-            let (at, name, shape) = match value.field {
+            let (at, name, field) = match value.field {
                 Some(number) => {
                     let (number, count) = (number as usize, self.fields.len());
                     let field = self.fields.get(number).ok_or_else(|| {
                         format!("a value belongs to field {number}, and the type has {count}")
                     })?;
-                    (self.first(&field.name, number), field.name.clone(), Some(&field.shape))
+                    (self.first(number), &*field.name, Some(field))
                 }
-                None => match self.by_name.get_key_value(value.name) {
-                    Some((name, at)) => {
-                        (*at, name.clone(), self.fields.get(*at).map(|field| &field.shape))
-                    }
+                None => match self.place_of(value.name) {
+                    Some(at) => (at, value.name, self.fields.get(at)),
                     None => {
-                        let at = *names.entry(value.name).or_insert(places.len());
-                        (at, Arc::from(value.name), None)
+                        let others = places.iter().skip(self.fields.len()).take(FEW);
+                        let mut others = others.flatten();
+                        let at = match others.position(|other| *other.name == *value.name) {
+                            Some(nth) => self.fields.len() + nth,
+                            None if places.len() < self.fields.len() + FEW => places.len(),
+                            None => *names.entry(value.name).or_insert(places.len()),
+                        };
+                        (at, value.name, None)
                     }
                 },
             };
@@ -198,16 +205,25 @@ impl Type {
             if value.field.is_some() && places.get(at).is_some_and(Option::is_none) {
                 left.take_bytes(name.len())?;
             }
-            let value = shaped(value.data, shape);
+            let value = shaped(value.data, field.map(|field| &field.shape));
             left.take_label(&value)?;
-            put(&mut places, at, &name, value);
+            let name = || field.map_or_else(|| Arc::from(name), |field| field.name.clone());
+            put(&mut places, at, name, value);
         }
         Ok(Value::Struct(places.into_iter().flatten().map(FoundValues::named).collect()))
     }
 
-    /// Returns the index of the first field with this name, which gets its values.
-    fn first(&self, name: &str, at: usize) -> usize {
-        self.by_name.get(name).copied().unwrap_or(at)
+    /// Returns the index of the first field with the name of this one: it gets the values of all.
+    fn first(&self, at: usize) -> usize {
+        self.firsts.get(at).copied().unwrap_or(at)
+    }
+
+    /// Returns the index of the first field with this name.
+    fn place_of(&self, name: &str) -> Option<usize> {
+        match self.fields.len() <= FEW {
+            true => self.fields.iter().position(|field| *field.name == *name),
+            false => self.by_name.get(name).copied(),
+        }
     }
 }
 
@@ -230,11 +246,16 @@ impl FoundValues {
     }
 }
 
-fn put(places: &mut [Option<FoundValues>], at: usize, name: &Arc<str>, value: Value) {
+fn put(
+    places: &mut [Option<FoundValues>],
+    at: usize,
+    name: impl FnOnce() -> Arc<str>,
+    value: Value,
+) {
     match places.get_mut(at) {
         Some(Some(place)) => place.more.push(value),
         Some(empty) => {
-            *empty = Some(FoundValues { name: name.clone(), first: value, more: Vec::new() });
+            *empty = Some(FoundValues { name: name(), first: value, more: Vec::new() });
         }
         None => {}
     }

@@ -75,9 +75,9 @@ fn parse(id: RecordType, text: &str) -> Result<Type, String> {
     };
     let fields = fit.fields(object.list("fields")?, size, 0)?;
     let mut by_name = HashMap::new();
-    for (at, field) in fields.iter().enumerate() {
-        by_name.entry(field.name.clone()).or_insert(at);
-    }
+    let firsts = fields.iter().enumerate();
+    let firsts = firsts.map(|(at, field)| *by_name.entry(field.name.clone()).or_insert(at));
+    let firsts = firsts.collect();
     Ok(Type {
         id,
         name: object.text("name")?.to_owned(),
@@ -90,6 +90,7 @@ fn parse(id: RecordType, text: &str) -> Result<Type, String> {
         fields,
         layout,
         by_name,
+        firsts,
     })
 }
 

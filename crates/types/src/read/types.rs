@@ -80,6 +80,8 @@ pub struct Type {
     pub(super) layout: Result<ByteLayout, String>,
     /// The first field of each name.
     pub(super) by_name: HashMap<Arc<str>, usize>,
+    /// Of each field, the first one of its name.
+    pub(super) firsts: Vec<usize>,
 }
 
 /// One field of a [`Type`] or of a struct in it.
