@@ -28,6 +28,7 @@ compile_error!(
 
 pub mod atomic;
 mod bad_ring;
+mod bpf;
 mod check;
 mod error_debug;
 mod lead;
@@ -39,6 +40,7 @@ mod record_word;
 mod words;
 
 pub use bad_ring::BadRing;
+pub use bpf::{BpfConsumerPage, BpfProducerPage, BpfWord};
 pub use check::Layout;
 pub use lead::{Lead, WriterId};
 pub use live::{

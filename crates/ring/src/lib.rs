@@ -14,7 +14,7 @@
 //!
 //! Above these are `producer` (the exclusive one), `shared` (one of many), `consumer` (of a drop
 //! ring) and `observer`. `aux_area` handles payloads that are too long for the data area, `kernel`
-//! reads the kernel's rings, `types` is the type table, `time` converts timestamps to wall-clock
+//! reads the kernel's rings, `bpf` its BPF maps, `types` is the type table, `time` converts timestamps to wall-clock
 //! times, `heap` is a ring for tests. Making room and evicting the oldest records is implemented in
 //! `producer/room.rs` and `tail.rs`, and in `shared/locked_room.rs` and `evict.rs`.
 //!
@@ -62,6 +62,7 @@ extern crate alloc;
 extern crate std;
 
 mod aux_area;
+mod bpf;
 mod consumer;
 mod consumer_seats;
 mod counters;
@@ -92,6 +93,7 @@ mod wait;
 #[cfg(all(test, not(any(loom, miri))))] // too many for them
 mod walk_tests;
 
+pub use bpf::{BpfFault, BpfFrame, BpfPages, BpfReader, BpfRole, BpfStep, BpfView};
 pub use consumer::borrow::Reader;
 pub use consumer_seats::{ConsumerFigures, consumer_seats};
 pub use counters::{

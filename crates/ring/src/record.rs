@@ -142,7 +142,7 @@ impl<'a> Shared<'a> {
 pub struct Lost {
     /// The position in the stream at which the loss is reported.
     pub pos: u64,
-    /// How many records.
+    /// How many records; 0 with other `bytes` than 0 if their number is not known, as in an overwritten BPF map.
     pub records: u64,
     /// How many bytes of the ring they used or would have used, headers and padding included.
     pub bytes: u64,
@@ -158,7 +158,10 @@ impl core::fmt::Display for Lost {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let plural = |count| if count == 1 { "" } else { "s" };
         let Lost { records, bytes, cause, at_end, .. } = *self;
-        write!(f, "{records} record{}", plural(records))?;
+        match records {
+            0 if bytes > 0 => f.write_str("an unknown number of records")?,
+            _ => write!(f, "{records} record{}", plural(records))?,
+        }
         if bytes > 0 {
             write!(f, " ({bytes} byte{})", plural(bytes))?;
         }

@@ -71,14 +71,19 @@ impl<'a> Ring<'a> {
     /// Copies the words from `pos` on, at most a ring of them, by relaxed loads, since a producer
     /// may be overwriting them. The caller checks the tail afterwards (F).
     pub fn copy_out(&self, pos: u64, to: &mut [u64]) {
-        let start = (pos >> 3) as usize & (self.data.len() - 1);
-        let (first, second) = to.split_at_mut(to.len().min(self.data.len() - start));
-        for (to, from) in first.iter_mut().zip(&self.data[start..]) {
-            *to = from.load(Ordering::Relaxed);
-        }
-        for (to, from) in second.iter_mut().zip(self.data) {
-            *to = from.load(Ordering::Relaxed);
-        }
+        copy_words(self.data, pos, to);
+    }
+}
+
+/// Copies the words of a data area from a position on, as [`Ring::copy_out`] does.
+pub(crate) fn copy_words(data: &[AtomicU64], pos: u64, to: &mut [u64]) {
+    let start = (pos >> 3) as usize & (data.len() - 1);
+    let (first, second) = to.split_at_mut(to.len().min(data.len() - start));
+    for (to, from) in first.iter_mut().zip(&data[start..]) {
+        *to = from.load(Ordering::Relaxed);
+    }
+    for (to, from) in second.iter_mut().zip(data) {
+        *to = from.load(Ordering::Relaxed);
     }
 }
 

@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 /// The size of the ring in every trace.
-const SIZE: u64 = 4096;
+pub(crate) const SIZE: u64 = 4096;
 
 fn folders() -> Vec<PathBuf> {
     let further = std::env::var_os("PERFRING_KERNEL_TRACES").unwrap_or_default();
@@ -31,18 +31,18 @@ fn folders() -> Vec<PathBuf> {
 }
 
 /// One row: its cells by the names in the file's first line.
-struct Row<'a>(HashMap<&'a str, &'a str>);
+pub(crate) struct Row<'a>(HashMap<&'a str, &'a str>);
 
 impl Row<'_> {
-    fn text(&self, name: &str) -> &str {
+    pub(crate) fn text(&self, name: &str) -> &str {
         self.0.get(name).unwrap_or_else(|| panic!("no column {name}"))
     }
 
-    fn number(&self, name: &str) -> u64 {
+    pub(crate) fn number(&self, name: &str) -> u64 {
         self.maybe(name).unwrap_or_else(|| panic!("no number in {name} of op {}", self.text("op")))
     }
 
-    fn maybe(&self, name: &str) -> Option<u64> {
+    pub(crate) fn maybe(&self, name: &str) -> Option<u64> {
         match self.text(name) {
             "" => None,
             text => Some(text.parse().unwrap()),
@@ -79,7 +79,7 @@ impl Replayed {
     }
 }
 
-fn rows(text: &str) -> Vec<Row<'_>> {
+pub(crate) fn rows(text: &str) -> Vec<Row<'_>> {
     let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let names: Vec<_> = lines.next().unwrap().split(',').collect();
     lines
@@ -318,8 +318,8 @@ fn advance_to(reader: &mut Reader, ring: Ring<'_>, target: u64) {
     assert_eq!(ring.tail(), target);
 }
 
-#[test]
-fn the_ring_grants_refuses_and_stands_where_the_kernel_did() {
+/// Returns the files of all traces.
+pub(crate) fn files() -> Vec<PathBuf> {
     let mut files = Vec::new();
     for folder in folders() {
         let entries = std::fs::read_dir(&folder)
@@ -333,7 +333,12 @@ fn the_ring_grants_refuses_and_stands_where_the_kernel_did() {
         assert!(files.len() > before, "no *.csv in {}", folder.display());
     }
     files.sort();
-    for path in files {
+    files
+}
+
+#[test]
+fn the_ring_grants_refuses_and_stands_where_the_kernel_did() {
+    for path in files() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let text = std::fs::read_to_string(&path).unwrap();
         let [exclusive, shared] = [replay, replay_shared].map(|replay| replay(&name, &text));

@@ -7,6 +7,8 @@
     reason = "a test that cannot continue has failed"
 )]
 
+mod bpf;
+mod bpf_kernel;
 mod common;
 mod cpu;
 mod cpu_loom;
