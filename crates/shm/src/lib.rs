@@ -2,7 +2,7 @@
 //!
 //! The public APIs are the crates `perfring-producer` and `perfring-consumer`. Modules: `sys` wraps
 //! system calls, `file` is a ring's file and its locks, `map` the mappings and the windows on them,
-//! `perf` the kernel's own rings, `poll` descriptors for event loops.
+//! `perf` the kernel's own rings, `bpf` its BPF ring-buffer maps, `poll` descriptors for event loops.
 //!
 //! # What is sound here, and why
 //!
@@ -24,7 +24,7 @@
 //!   hole writes its header word alone. The kernel's lock says that the producer is dead: no thread
 //!   of it runs.
 //! * The AUX area is handed out in the same way, pinned by `aux_tail`. The kernel's rings are seen
-//!   like a ring's header and words. The proofs stand at `Sight::pinned`, for reading, and at
+//!   like a ring's header and words, and so are its BPF maps. The proofs stand at `Sight::pinned`, for reading, and at
 //!   `deref_mut` of the two reservations, for writing.
 //! * The metrics area is seen as `&[AtomicU64]`, and updated by single atomic operations: no block of it is exclusive.
 //! * A forked child has private memory instead of its parent's mappings, see `sys/fork.rs`: a slice
@@ -40,6 +40,7 @@
 //! * Every attach maps the file anew, so two handles in one process never share an address.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod bpf;
 mod file;
 mod map;
 mod perf;
@@ -47,6 +48,8 @@ mod perf;
 mod poll;
 mod sys;
 
+pub use bpf::map::{BpfMap, BpfPlace, NoBpfMap};
+pub use bpf::mapped::MappedBpf;
 pub use file::appear::when_there;
 pub use file::create::{RingOptions, create};
 pub use file::create_dir::create_dir;

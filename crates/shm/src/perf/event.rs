@@ -1,6 +1,7 @@
 //! Events of the kernel: `perf_event_open(2)`.
 
 use crate::perf::attr::{Attr, FORMAT_LOST, KernelEventSpec, Whose};
+use crate::sys::poll_fd::poll_in;
 use nix::libc;
 use std::fs::File;
 use std::io::{self, Read};
@@ -188,20 +189,18 @@ impl KernelEvents {
     /// Sleeps until the kernel wakes the ring's readers. Skips events that have ended: their
     /// descriptors are readable for ever.
     pub(crate) fn poll(&self, limit: Duration) {
-        let mut limit = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
+        let mut limit = limit;
         loop {
             // Relaxed, here and below: a hint. A thread with an older value finds out by itself.
             let alive = self.alive.load(Ordering::Relaxed);
             let event = self.events.get(alive);
             let fd = event.map_or(-1, |event| event.file.as_raw_fd()); // which poll skips
-            let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-            // SAFETY: one struct, which is ours.
-            unsafe { libc::poll(&raw mut poll, 1, limit) };
-            if event.is_none() || poll.revents & (libc::POLLHUP | libc::POLLNVAL) == 0 {
+            let found = poll_in(fd, limit);
+            if event.is_none() || found & (libc::POLLHUP | libc::POLLNVAL) == 0 {
                 return;
             }
             self.alive.fetch_max(alive + 1, Ordering::Relaxed);
-            limit = 0;
+            limit = Duration::ZERO;
         }
     }
 }

@@ -54,6 +54,8 @@ pub struct MachineClock {
     counter: bool,
     /// How far this process's boot clock is ahead of the initial one, ns.
     ahead: i64,
+    /// The same of its monotonic clock.
+    monotonic_ahead: i64,
     boot: u64,
 }
 
@@ -65,19 +67,36 @@ impl MachineClock {
     pub fn find() -> Result<Self, ClockError> {
         let id = boot_id();
         let boot = u64::from_ne_bytes([id[0], id[1], id[2], id[3], id[4], id[5], id[6], id[7]]);
-        let ahead = ahead_here(Path::new("/proc/self"))?;
-        Ok(MachineClock { counter: counter_is_trusted(), ahead, boot })
+        let [ahead, monotonic_ahead] = ahead_here(Path::new("/proc/self"))?;
+        Ok(MachineClock { counter: counter_is_trusted(), ahead, monotonic_ahead, boot })
     }
 
     /// Returns a clock for a process that takes no timestamps.
     pub(crate) fn unused() -> Self {
-        MachineClock { counter: false, ahead: 0, boot: 0 }
+        MachineClock { counter: false, ahead: 0, monotonic_ahead: 0, boot: 0 }
     }
 
     /// Returns the timestamp of a record made now, ns: `CLOCK_BOOTTIME`, read from the kernel.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         gettime(libc::CLOCK_BOOTTIME).wrapping_sub(self.ahead as u64)
+    }
+
+    /// Returns how long the machine was suspended since it was booted, ns: by so much the clock is ahead of
+    /// `CLOCK_MONOTONIC`, which the kernel's `ktime_get` reads. Exact to the time of a reading.
+    #[must_use]
+    pub fn suspended_ns(&self) -> u64 {
+        let mut narrowest = (u64::MAX, 0);
+        for _ in 0..READINGS {
+            let before = self.now_ns();
+            let monotonic =
+                gettime(libc::CLOCK_MONOTONIC).wrapping_sub(self.monotonic_ahead as u64);
+            let width = self.now_ns().saturating_sub(before);
+            if width < narrowest.0 {
+                narrowest = (width, before.saturating_add(width / 2).saturating_sub(monotonic));
+            }
+        }
+        narrowest.1
     }
 
     /// Returns whether timestamps are computed from the processor's counter (some 4 ns each).
@@ -180,7 +199,7 @@ impl Clocks for MachineClock {
 
 fn gettime(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the struct is ours and lives through the call. Both clocks exist since Linux 2.6.39,
+    // SAFETY: the struct is ours and lives through the call. All three clocks exist since Linux 2.6.39,
     // so it does not fail; if it did, the time would be zero.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
@@ -216,30 +235,35 @@ fn cpuid(leaf: u32) -> core::arch::x86_64::CpuidResult {
     }
 }
 
-/// Returns how far this process's `CLOCK_BOOTTIME` is ahead of the initial time namespace's, ns,
+/// Returns how far this process's `CLOCK_BOOTTIME` and `CLOCK_MONOTONIC` are ahead of the initial time namespace's, ns,
 /// according to `/proc/self`.
-fn ahead_here(proc: &Path) -> Result<i64, ClockError> {
+fn ahead_here(proc: &Path) -> Result<[i64; 2], ClockError> {
     let here = fs::read_link(proc.join("ns/time"));
     let children = fs::read_link(proc.join("ns/time_for_children"));
     let (Ok(here), Ok(children)) = (here, children) else {
-        return Ok(0); // a kernel without time namespaces
+        return Ok([0; 2]); // a kernel without time namespaces
     };
     if here.as_os_str() == INITIAL_NAMESPACE {
-        return Ok(0);
+        return Ok([0; 2]);
     }
     // The offsets are those of the namespace that children are born into.
     if here != children {
         return Err(ClockError::OtherNamespace);
     }
     let offsets = fs::read_to_string(proc.join("timens_offsets")).unwrap_or_default();
-    boottime_offset(&offsets).ok_or(ClockError::Offsets)
+    let of = |names| offset_of(names, &offsets).ok_or(ClockError::Offsets);
+    Ok([of(BOOTTIME)?, of(MONOTONIC)?])
 }
 
-/// Returns the boot clock's line: seconds, which may be negative, and nanoseconds.
-fn boottime_offset(offsets: &str) -> Option<i64> {
+/// The names of a clock in `/proc/self/timens_offsets`.
+const BOOTTIME: [&str; 2] = ["boottime", "7"];
+const MONOTONIC: [&str; 2] = ["monotonic", "1"];
+
+/// Returns a clock's line: seconds, which may be negative, and nanoseconds.
+fn offset_of(names: [&str; 2], offsets: &str) -> Option<i64> {
     let mut words = offsets.lines().find_map(|line| {
         let mut words = line.split_whitespace();
-        matches!(words.next(), Some("boottime" | "7")).then_some(words)
+        words.next().is_some_and(|name| names.contains(&name)).then_some(words)
     })?;
     let mut number = || words.next()?.parse::<i64>().ok();
     let (seconds, nanos) = (number()?, number()?);
@@ -286,12 +310,12 @@ mod tests {
             }
             ahead_here(proc)
         };
-        assert_eq!(ahead_here(proc), Ok(0), "no time namespaces");
-        let offsets = Some("monotonic 0 0\nboottime 1000 0\n");
-        assert_eq!(ahead(INITIAL_NAMESPACE, INITIAL_NAMESPACE, offsets), Ok(0));
+        assert_eq!(ahead_here(proc), Ok([0; 2]), "no time namespaces");
+        let offsets = Some("monotonic -3 0\nboottime 1000 0\n");
+        assert_eq!(ahead(INITIAL_NAMESPACE, INITIAL_NAMESPACE, offsets), Ok([0; 2]));
         // Its children are to be shifted, and not the process itself.
-        assert_eq!(ahead(INITIAL_NAMESPACE, "time:[5]", offsets), Ok(0));
-        assert_eq!(ahead("time:[5]", "time:[5]", offsets), Ok(1_000_000_000_000));
+        assert_eq!(ahead(INITIAL_NAMESPACE, "time:[5]", offsets), Ok([0; 2]));
+        assert_eq!(ahead("time:[5]", "time:[5]", offsets), Ok([1_000_000_000_000, -3_000_000_000]));
         assert_eq!(ahead("time:[5]", "time:[6]", offsets), Err(ClockError::OtherNamespace));
         assert_eq!(ahead("time:[5]", "time:[5]", None), Err(ClockError::Offsets));
     }
@@ -299,12 +323,13 @@ mod tests {
     #[test]
     fn offsets_are_read_as_the_kernel_writes_them() {
         let text = "monotonic           0         0\nboottime         1000         5\n";
-        assert_eq!(boottime_offset(text), Some(1_000_000_000_005));
+        assert_eq!(offset_of(BOOTTIME, text), Some(1_000_000_000_005));
+        assert_eq!(offset_of(MONOTONIC, text), Some(0));
         let text = "monotonic -1 999999999\nboottime -1 999999999\n";
-        assert_eq!(boottime_offset(text), Some(-1));
+        assert_eq!(offset_of(BOOTTIME, text), Some(-1));
         for text in ["", "monotonic 0 0\n", "boottime\n", "boottime x 0\n", "boottime 1\n"] {
-            assert_eq!(boottime_offset(text), None, "{text:?}");
+            assert_eq!(offset_of(BOOTTIME, text), None, "{text:?}");
         }
-        assert_eq!(boottime_offset(&format!("boottime {} 0", i64::MAX)), None);
+        assert_eq!(offset_of(BOOTTIME, &format!("boottime {} 0", i64::MAX)), None);
     }
 }

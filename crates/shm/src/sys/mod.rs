@@ -24,6 +24,7 @@ pub(crate) mod ofd_lock;
 ))]
 mod own_area;
 mod pin;
+pub(crate) mod poll_fd;
 pub(crate) mod process_context;
 pub(crate) mod rseq;
 #[cfg_attr(
