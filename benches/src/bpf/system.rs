@@ -3,16 +3,18 @@
 use crate::error::{BenchError, Result};
 use nix::errno::Errno;
 use nix::libc;
-use std::ffi::c_long;
+use std::ffi::{CStr, c_long};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Commands of `bpf(2)`.
 const MAP_CREATE: c_long = 0;
 const MAP_UPDATE_ELEM: c_long = 2;
 const PROG_LOAD: c_long = 5;
+const OBJ_PIN: c_long = 6;
 const PROG_TEST_RUN: c_long = 10;
 const MAP_GET_FD_BY_ID: c_long = 14;
 const OBJ_GET_INFO_BY_FD: c_long = 15;
+const MAP_FREEZE: c_long = 22;
 /// The type of a program that gets a few numbers and may use any map.
 const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 
@@ -66,6 +68,14 @@ struct GetById {
 
 #[repr(C)]
 #[derive(Default)]
+struct Pin {
+    pathname: u64,
+    bpf_fd: u32,
+    file_flags: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
 struct GetInfo {
     bpf_fd: u32,
     info_len: u32,
@@ -108,6 +118,21 @@ pub fn open_map(id: u32) -> Result<OwnedFd> {
     let mut attributes = GetById { id };
     // SAFETY: there are no addresses in them, and the command returns a descriptor.
     unsafe { bpf_fd("opening a BPF map", MAP_GET_FD_BY_ID, &mut attributes) }
+}
+
+/// Pins a map or a program at a path of a BPF file system, until the file is removed.
+pub fn pin(object: BorrowedFd<'_>, path: &CStr) -> Result<()> {
+    let pathname = path.as_ptr() as u64;
+    let mut attributes = Pin { pathname, bpf_fd: number(object), file_flags: 0 };
+    // SAFETY: the kernel reads the string, which outlives the call.
+    unsafe { bpf("pinning a BPF object", OBJ_PIN, &mut attributes) }.map(drop)
+}
+
+/// Keeps user space from changing a map from now on.
+pub fn freeze(map: BorrowedFd<'_>) -> Result<()> {
+    let mut attributes = number(map);
+    // SAFETY: there is no address in them.
+    unsafe { bpf("freezing a BPF map", MAP_FREEZE, &mut attributes) }.map(drop)
 }
 
 /// Returns the id that [`open_map`] takes.
@@ -174,6 +199,12 @@ impl Program {
         // SAFETY: the kernel reads `ctx_size_in` bytes of `context`, which outlives the call.
         unsafe { bpf("running a BPF program", PROG_TEST_RUN, &mut attributes) }?;
         Ok(attributes.retval)
+    }
+}
+
+impl AsFd for Program {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

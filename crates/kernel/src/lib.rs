@@ -20,18 +20,27 @@
 //! does, some samples have a timestamp of that clock. The records of `switches`, `tasks` and
 //! `mappings` are prepared separately and always right.
 //!
+//! A [`BpfRing`] reads a BPF ring-buffer map (`BPF_MAP_TYPE_RINGBUF`), to which BPF programs submit records: as the map's
+//! one consumer, or as an observer. Its records are bytes.
+//!
 //! A [`KernelRing`] is a [`Source`](perfring_set::Source): a [`Merge`](perfring_set::Merge) puts
-//! its records in order of time with those of any perfring rings.
+//! its records in order of time with those of any perfring rings. So is a [`BpfRing`].
 //!
 //! Programs written for these records use [`records`]; others use the type table.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod ahead;
+mod bpf_open;
+mod bpf_options;
+mod bpf_ring;
+mod clock;
 mod decode;
 mod event;
 mod open;
 pub mod records;
 mod ring;
+mod sandbox;
 mod source;
 
 /// Entry point for `tests/fuzz`: a real kernel writes no hostile records, so the test supplies
@@ -41,7 +50,12 @@ mod source;
 pub mod fuzz {
     pub use crate::decode::{What as Decoded, decode as decoded};
 }
+pub use bpf_open::BpfOpenError;
+pub use bpf_options::{BpfOptions, BpfTime, UnknownBpfOption};
+pub use bpf_ring::{BpfRing, BpfStopper};
 pub use event::{EventKind, UnknownEvent};
 pub use open::{OpenError, Options, Target, open};
+pub use perfring_ring::BpfFault;
+pub use perfring_shm::BpfPlace;
 pub use records::{schemas, types};
 pub use ring::{KernelRing, Stopper};

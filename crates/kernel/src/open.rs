@@ -2,6 +2,7 @@
 
 use crate::event::EventKind;
 use crate::ring::KernelRing;
+use crate::sandbox::sandbox;
 use perfring_shm::{KernelEvent, KernelEventSpec, MappedKernel, NoEvent, Whose};
 use std::fs;
 use std::io;
@@ -98,7 +99,7 @@ pub enum OpenError {
             "observe a process of one's own (where /proc/sys/kernel/perf_event_paranoid is more than \
              2, have it set to 2), or be root, or have CAP_PERFMON and CAP_SYS_PTRACE"
         },
-        sandbox()
+        sandbox("perf_event_open")
     )]
     Forbidden {
         /// The event.
@@ -112,7 +113,7 @@ pub enum OpenError {
     #[error(
         "this kernel has no perf events: it was built without CONFIG_PERF_EVENTS, or emulates \
          Linux as gVisor does{}",
-        sandbox()
+        sandbox("perf_event_open")
     )]
     Missing,
     /// The kernel does not support the request.
@@ -173,20 +174,6 @@ fn paranoid() -> String {
     match fs::read_to_string("/proc/sys/kernel/perf_event_paranoid") {
         Ok(text) => format!(" (/proc/sys/kernel/perf_event_paranoid is {})", text.trim()),
         Err(_) => String::new(),
-    }
-}
-
-/// Returns what else may forbid it.
-fn sandbox() -> &'static str {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let filtered = status
-        .lines()
-        .any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"));
-    if filtered {
-        "; or a seccomp filter, which this process has, forbids the system call: start the \
-         container with one that allows perf_event_open"
-    } else {
-        ""
     }
 }
 

@@ -1,22 +1,19 @@
 //! One of the kernel's rings, read like a perfring ring.
 
+use crate::ahead::{Ahead, Content, Read};
+use crate::clock::anchors_now;
 use crate::decode::{What, decode};
 use crate::event::EventKind;
-use perfring_consumer::advanced::{Front, ReaderId, ResumePoint};
-use perfring_consumer::{
-    Anchors, Cause, ClockError, Count, Fill, Item, Lost, ReadError, RecordRef,
-    advanced::{Anchor, MachineClock},
-};
+use perfring_consumer::advanced::{Front, ResumePoint};
+use perfring_consumer::{Anchors, Cause, ClockError, Fill, Item, ReadError};
 use perfring_shm::{KernelEvents, MappedKernel};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Shortest interval between two checks for the ring's end.
 const ASK: Duration = Duration::from_millis(20);
-/// Number of readings of the clocks, of which the narrowest counts.
-const READINGS: u32 = 3;
 
 /// A ring that the kernel writes, for one processor and one kind of events. Its records are decoded
 /// to the types in [`types`](crate::types), with timestamps of the same clock as perfring's.
@@ -52,23 +49,15 @@ const READINGS: u32 = 3;
 /// ```
 #[derive(Debug)]
 pub struct KernelRing {
-    id: ReaderId,
     mapped: MappedKernel,
     event: EventKind,
     cpu: i32,
     uuid: [u8; 16],
     /// Position up to which it was read.
     cursor: u64,
-    /// The item that was taken last; it may be borrowed.
-    here: Read,
-    /// The next item, once it was polled for.
-    next: Option<Read>,
-    /// Buffers for the item after it.
-    spare: Read,
+    ahead: Ahead,
     /// Words of the kernel's record.
     body: Vec<u64>,
-    /// Records before the next item.
-    taken: Count,
     /// Records that were reported as lost because the ring was full.
     reported: u64,
     /// Whether all lost records were reported.
@@ -111,31 +100,17 @@ impl Stopper {
     }
 }
 
-/// A decoded record of the kernel.
-#[derive(Debug, Default)]
-struct Read {
-    pos: u64,
-    end: u64,
-    time: u64,
-    what: Option<What>,
-    payload: Vec<u8>,
-}
-
 impl KernelRing {
     pub(crate) fn new(mapped: MappedKernel, event: EventKind, cpu: i32, uuid: [u8; 16]) -> Self {
         let pos = mapped.released();
         KernelRing {
-            id: ReaderId::unique(),
             mapped,
             event,
             cpu,
             uuid,
             cursor: pos,
-            here: Read { end: pos, ..Read::default() },
-            next: None,
-            spare: Read::default(),
+            ahead: Ahead::new(pos),
             body: Vec::new(),
-            taken: Count::default(),
             reported: 0,
             is_reported: false,
             asked: Instant::now(),
@@ -153,15 +128,15 @@ impl KernelRing {
     pub fn peek(&mut self) -> Result<Front, ReadError> {
         self.mapped.poll()?;
         self.read_next()?;
-        if self.next.is_none() && !self.is_reported && self.has_ended() {
+        if self.ahead.next().is_none() && !self.is_reported && self.has_ended() {
             // Poll again: more may have been written in between, and no more is from now on.
             self.mapped.poll()?;
             self.read_next()?;
-            if self.next.is_none() {
+            if self.ahead.next().is_none() {
                 self.read_rest();
             }
         }
-        Ok(self.front())
+        Ok(self.ahead.front())
     }
 
     /// Takes the next item of those found by the last [`peek`](KernelRing::peek). Returns it and
@@ -171,22 +146,16 @@ impl KernelRing {
     /// [`ReadError`] if the ring holds something that no kernel writes; again at every call.
     pub fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, ReadError> {
         self.read_next()?;
-        let Some(next) = self.next.take() else { return Ok(None) };
-        self.spare = std::mem::replace(&mut self.here, next);
-        match self.here.what {
-            Some(What::Lost(records, Cause::Full)) => {
-                self.reported = self.reported.saturating_add(records)
+        match self.ahead.advance() {
+            None => return Ok(None),
+            Some(Content::Lost { records, cause: Cause::Full, .. }) => {
+                self.reported = self.reported.saturating_add(records);
             }
-            Some(What::Record(_)) => {
-                let (count, size) = (self.taken, self.here.end - self.here.pos);
-                self.taken =
-                    Count { records: count.records + 1, bytes: count.bytes.saturating_add(size) };
-            }
-            _ => {}
+            Some(_) => {}
         }
         // An error of the next record is returned after this item.
-        let front = self.read_next().map_or(Front::Empty, |()| self.front());
-        Ok(self.here.item().map(|item| (item, front)))
+        let front = self.read_next().map_or(Front::Empty, |()| self.ahead.front());
+        Ok(self.ahead.item().map(|item| (item, front)))
     }
 
     /// Returns whether the ring has ended. Checked at intervals only, as it takes a system call.
@@ -208,9 +177,9 @@ impl KernelRing {
         // Before Linux 6.0 the number is unknown.
         let lost = self.mapped.events().lost().ok().flatten().unwrap_or(0);
         if lost > self.reported {
-            let (pos, time) = (self.cursor, self.here.time);
-            let what = Some(What::Lost(lost - self.reported, Cause::Full));
-            self.next = Some(Read { pos, end: pos, time, what, payload: Vec::new() });
+            let (pos, time) = (self.cursor, self.ahead.time());
+            let what = Some(lost_of(lost - self.reported, Cause::Full));
+            self.ahead.set_next(Read { pos, end: pos, time, what, payload: Vec::new() });
         }
     }
 
@@ -219,25 +188,20 @@ impl KernelRing {
         self.is_reported
     }
 
-    fn front(&self) -> Front {
-        match &self.next {
-            None => Front::Empty,
-            Some(Read { what: Some(What::Lost(..)), .. }) => Front::Lost,
-            Some(next) => Front::Timestamped(next.time),
-        }
-    }
-
     fn read_next(&mut self) -> Result<(), ReadError> {
-        if self.next.is_some() {
+        if self.ahead.next().is_some() {
             return Ok(());
         }
         let Some(frame) = self.mapped.peek(self.cursor, &mut self.body)? else { return Ok(()) };
-        let payload = &mut self.spare.payload;
-        let (time, what) = decode(&frame, &self.body, self.event, payload)
+        let mut payload = self.ahead.buffer();
+        let (time, what) = decode(&frame, &self.body, self.event, &mut payload)
             .ok_or(ReadError::Corrupt { pos: frame.pos })?;
-        let payload = std::mem::take(payload);
-        let (pos, end, what) = (frame.pos, frame.end(), Some(what));
-        self.next = Some(Read { pos, end, time, what, payload });
+        let what = Some(match what {
+            What::Record(kind) => Content::Record(kind),
+            What::Lost(records, cause) => lost_of(records, cause),
+        });
+        let (pos, end) = (frame.pos, frame.end());
+        self.ahead.set_next(Read { pos, end, time, what, payload });
         self.cursor = end;
         Ok(())
     }
@@ -245,13 +209,13 @@ impl KernelRing {
     /// Returns the resume point after everything that was taken.
     #[must_use]
     pub fn resume_point(&self) -> ResumePoint {
-        ResumePoint::new(self.id, self.here.end, self.taken)
+        self.ahead.resume_point(self.ahead.end())
     }
 
     /// Releases the space of what was taken before this [`resume_point`](KernelRing::resume_point)
     /// to the kernel.
     pub fn release_to(&mut self, resume_point: &ResumePoint) {
-        if resume_point.is_of(self.id) && resume_point.pos() <= self.here.end {
+        if self.ahead.is_own(resume_point) && resume_point.pos() <= self.ahead.end() {
             self.mapped.release(resume_point.pos());
         }
     }
@@ -259,7 +223,7 @@ impl KernelRing {
     /// Returns the ring's fill level.
     #[must_use]
     pub fn fill(&self) -> Fill {
-        let here = self.here.end;
+        let here = self.ahead.end();
         Fill {
             unread: self.mapped.live_head().saturating_sub(here),
             held: here.saturating_sub(self.mapped.released()),
@@ -270,7 +234,7 @@ impl KernelRing {
     /// Waits until the kernel has written more than was taken, for at most `timeout`. Returns
     /// whether it has.
     pub fn wait(&self, timeout: Duration) -> bool {
-        self.next.is_some() || self.mapped.wait(self.cursor, timeout)
+        self.ahead.next().is_some() || self.mapped.wait(self.cursor, timeout)
     }
 
     /// Returns whether everything that the ring observes has ended, or it was stopped: nothing more
@@ -292,19 +256,7 @@ impl KernelRing {
     /// # Errors
     /// [`ClockError`] if this process cannot read the timestamps' clock.
     pub fn anchors() -> Result<Anchors, ClockError> {
-        let clock = MachineClock::find()?;
-        let mut narrowest = (u64::MAX, Anchor::default());
-        for _ in 0..READINGS {
-            let before = clock.now_ns();
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let width = clock.now_ns().saturating_sub(before);
-            if width < narrowest.0 {
-                let (clock_ns, realtime_ns) = (before + width / 2, now.as_nanos() as u64);
-                let anchor = Anchor { pos: 0, clock_ns, realtime_ns, error_ns: width / 2 + 1 };
-                narrowest = (width, anchor);
-            }
-        }
-        Ok([narrowest.1].into_iter().collect())
+        anchors_now()
     }
 
     /// Returns the event of its samples; if it has none, one of the other requested events. All
@@ -333,23 +285,9 @@ impl KernelRing {
     }
 }
 
-impl Read {
-    fn item(&self) -> Option<Item<'_>> {
-        let (pos, bytes) = (self.pos, &*self.payload);
-        Some(match self.what? {
-            What::Record(kind) => Item::Record(RecordRef {
-                pos,
-                kind: kind.get(),
-                bytes,
-                time: Some(self.time),
-                writer: None,
-            }),
-            // The kernel does not report their length.
-            What::Lost(records, cause) => {
-                Item::Lost(Lost { pos, records, bytes: 0, cause, at_end: false })
-            }
-        })
-    }
+/// A loss, of which the kernel does not report the bytes.
+fn lost_of(records: u64, cause: Cause) -> Content {
+    Content::Lost { records, bytes: 0, cause }
 }
 
 impl AsFd for KernelRing {

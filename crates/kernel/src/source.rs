@@ -1,9 +1,11 @@
-//! A kernel ring as a source of a merge.
+//! The kernel's rings as sources of a merge.
 
+use crate::bpf_ring::BpfRing;
 use crate::records::SCHEMAS;
 use crate::ring::KernelRing;
 use perfring_consumer::advanced::{Front, ResumePoint};
 use perfring_consumer::{Anchors, Fill, Item, Types};
+use perfring_ring::BpfFault;
 use perfring_set::{About, Source, SourceError};
 
 /// Losses are [`Item::Lost`]; the types are those in [`types`](crate::types).
@@ -61,4 +63,51 @@ impl Source for KernelRing {
         // Until its last loss is reported: the ring's end is checked at intervals only.
         !self.is_reported()
     }
+}
+
+/// Losses are [`Item::Lost`], of records whose number is not known; there are no types: records are bytes.
+impl Source for BpfRing {
+    fn peek(&mut self) -> Result<Front, SourceError> {
+        BpfRing::peek(self).map_err(fault)
+    }
+
+    fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
+        BpfRing::take(self).map_err(fault)
+    }
+
+    fn resume_point(&self) -> ResumePoint {
+        BpfRing::resume_point(self)
+    }
+
+    fn release(&mut self, resume_point: &ResumePoint) {
+        self.release_to(resume_point);
+    }
+
+    fn fill(&self) -> Fill {
+        BpfRing::fill(self)
+    }
+
+    fn about(&self) -> About {
+        About { uuid: self.uuid(), data_size: self.data_size(), policy: None, timed: true }
+    }
+
+    fn anchors(&self) -> Anchors {
+        BpfRing::anchors().unwrap_or_default()
+    }
+
+    fn types(&self) -> Types {
+        Types::default()
+    }
+
+    fn has_more_types(&self, _: &Types) -> bool {
+        false
+    }
+
+    fn has_producer(&self) -> bool {
+        !self.is_over()
+    }
+}
+
+fn fault(fault: BpfFault) -> SourceError {
+    SourceError::Other(fault.to_string().into())
 }
