@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue has failed")]
 
 mod amounts;
+mod bpf;
 mod checked;
 mod cli;
 mod command;

@@ -1,4 +1,4 @@
-//! `perfring tail --perf`: kernel events and a ring's records on one timeline.
+//! `perfring tail --perf` and `--bpf`: kernel events, records of BPF programs and a ring's records on one timeline.
 
 use crate::args;
 use crate::commands::follow::{FollowArgs, TURN};
@@ -8,8 +8,12 @@ use crate::output::last::Records;
 use crate::records::shapes::Shapes;
 use crate::records::time::Since;
 use crate::stop::{POLL, Stop};
+use perfring_consumer::advanced::MachineClock;
 use perfring_consumer::{Anchors, Location, Observer, Types};
-use perfring_kernel::{EventKind, KernelRing, OpenError, Options, Stopper, Target, open, schemas};
+use perfring_kernel::{
+    BpfOpenError, BpfOptions, BpfRing, BpfStopper, EventKind, KernelRing, OpenError, Options,
+    Stopper, Target, open, schemas,
+};
 use perfring_set::{Merge, SourceError, SourceId};
 use std::time::Duration;
 
@@ -33,6 +37,13 @@ pub(crate) struct KernelArgs {
     #[arg(long, value_name = "TIME", requires = "perf", value_parser = args::interval,
         default_value = "1ms")]
     perf_period: Duration,
+    /// Show the records that BPF programs submit to a ring-buffer map: the path at which it is pinned, or id:N. May be
+    /// given several times. It is read as the map's one consumer: what was shown leaves the map. PATH,observe leaves it
+    /// there. A map in overwrite mode is observed in any case. A record's time is when it was found, or with
+    /// PATH,time=OFFSET its eight bytes at this offset, from bpf_ktime_get_ns (boottime=OFFSET: from
+    /// bpf_ktime_get_boot_ns)
+    #[arg(long, value_name = "MAP")]
+    bpf: Vec<BpfOptions>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -48,7 +59,21 @@ struct Traced {
 
 impl KernelArgs {
     pub(crate) fn is_wanted(&self) -> bool {
+        self.has_events() || !self.bpf.is_empty()
+    }
+
+    /// Returns the option that was given, for a message.
+    pub(crate) fn option(&self) -> &'static str {
+        if self.has_events() { "--perf" } else { "--bpf" }
+    }
+
+    fn has_events(&self) -> bool {
         !self.perf.is_empty()
+    }
+
+    /// Returns whether records that come later are shown: kernel events always come later.
+    pub(crate) fn waits(&self, follow: &FollowArgs) -> bool {
+        self.has_events() || follow.waits()
     }
 
     fn options(&self) -> Options {
@@ -74,12 +99,41 @@ impl From<OpenError> for Failure {
     }
 }
 
+impl From<BpfOpenError> for Failure {
+    fn from(error: BpfOpenError) -> Self {
+        let text = error.to_string();
+        match error {
+            BpfOpenError::NotFound { .. } => Failure::NotFound(text),
+            BpfOpenError::NotPinned { .. }
+            | BpfOpenError::NotMap { .. }
+            | BpfOpenError::Kind { .. } => Failure::Usage(text),
+            BpfOpenError::Damaged { .. } => Failure::Damaged(text),
+            BpfOpenError::Descriptors { .. } => Failure::Shortage(text),
+            error if error.is_forbidden() => Failure::Forbidden(text),
+            _ => Failure::General(text),
+        }
+    }
+}
+
 /// Rings that are merged, each with its index among the output's shapes.
 struct Timeline<'a> {
     merge: Merge,
     sources: Vec<SourceId>,
     ring: Option<&'a Location>,
     kernel: Vec<Stopper>,
+    bpf: Vec<BpfStopper>,
+    /// Of the ring, records after this time of its clock are not shown.
+    until: Option<u64>,
+    /// Such a record was there.
+    passed: bool,
+}
+
+/// Returns what a map is called in messages.
+fn name_of(ring: &BpfRing) -> String {
+    match ring.map_name() {
+        "" => format!("the BPF map id:{}", ring.map_id()),
+        name => format!("the BPF map {name} (id:{})", ring.map_id()),
+    }
 }
 
 pub(crate) fn tail(
@@ -90,7 +144,15 @@ pub(crate) fn tail(
     stop: &Stop,
 ) -> Result<(), Failure> {
     let merge = Merge::new(DELAY).map_err(Failure::general)?;
-    let mut timeline = Timeline { merge, sources: Vec::new(), ring: None, kernel: Vec::new() };
+    let mut timeline = Timeline {
+        merge,
+        sources: Vec::new(),
+        ring: None,
+        kernel: Vec::new(),
+        bpf: Vec::new(),
+        until: None,
+        passed: false,
+    };
     let mut shapes = Vec::new();
     let mut since = follow.format.select.since;
     if let Some((location, observer)) = ring {
@@ -99,12 +161,25 @@ pub(crate) fn tail(
         timeline.sources.push(timeline.merge.add(Box::new(observer)));
         timeline.ring = Some(location);
     }
-    for ring in open(&args.options())? {
+    let rings = if args.has_events() { open(&args.options())? } else { Vec::new() };
+    for ring in rings {
         let name = format!("{} on processor {}", ring.event(), ring.cpu());
         let types = Types::of_schemas(schemas());
         shapes.push(Shapes::of(types, Anchors::default()).named(name));
         timeline.kernel.push(ring.stopper());
         timeline.sources.push(timeline.merge.add(Box::new(ring)));
+    }
+    for options in &args.bpf {
+        let ring = BpfRing::open(options)?;
+        shapes.push(Shapes::of(Types::default(), Anchors::default()).named(name_of(&ring)));
+        if !args.waits(follow) {
+            ring.stopper().stop(); // before its first poll: it ends with what is there
+        }
+        timeline.bpf.push(ring.stopper());
+        timeline.sources.push(timeline.merge.add(Box::new(ring)));
+    }
+    if !args.waits(follow) {
+        timeline.until = Some(MachineClock::find().map_err(Failure::general)?.now_ns());
     }
     let since = since.map(Since::before_now).transpose()?;
     let mut output = Output::of_many(&follow.format, shapes, since);
@@ -124,13 +199,15 @@ pub(crate) fn tail(
         Err(Failure::ClosedPipe) => Ok(()),
         _ => output.end(timeline.ring),
     };
-    let lost = output.lost();
     if follow.fail_on_loss
-        && lost > 0
         && matches!(ended, Ok(_) | Err(Failure::Timeout(_) | Failure::Signal(_)))
+        && let Some(lost) = output.lost_in_words()
     {
-        let larger = "a larger --perf-size gives the kernel more room";
-        return flushed.and(Err(Failure::Loss(format!("{lost} records were lost: {larger}"))));
+        let larger = match args.has_events() {
+            true => "a larger --perf-size gives the kernel more room",
+            false => "make the map larger",
+        };
+        return flushed.and(Err(Failure::Loss(format!("{lost}: {larger}"))));
     }
     ended.and(flushed)
 }
@@ -142,6 +219,8 @@ enum End {
     Enough,
     /// The process ended, and no more events come from it.
     Process,
+    /// Everything that was in the maps was shown.
+    Maps,
 }
 
 impl Timeline<'_> {
@@ -165,10 +244,20 @@ impl Timeline<'_> {
             }
             output.report_unmet();
             let wait = args.wait(deadline, records, left)?;
-            if !some && !self.merge.wait(wait) && self.kernel.iter().all(Stopper::is_over) {
-                return Ok(End::Process);
+            let idle = self.passed || !some && !self.merge.wait(wait);
+            if idle && let Some(end) = self.end() {
+                return Ok(end);
             }
         }
+    }
+
+    /// Returns how it ended, if it has: with kernel events when these have ended, otherwise when all maps were read that
+    /// were to be read once.
+    fn end(&self) -> Option<End> {
+        if self.kernel.is_empty() {
+            return self.bpf.iter().all(BpfStopper::is_over).then_some(End::Maps);
+        }
+        self.kernel.iter().all(Stopper::is_over).then_some(End::Process)
     }
 
     /// Writes items whose time has come, and releases their space once they are written. Returns
@@ -189,6 +278,10 @@ impl Timeline<'_> {
                 Ok(Some(merged)) => {
                     some = true;
                     let index = self.sources.iter().position(|id| *id == merged.source);
+                    if index < Some(first) && self.until.is_some_and(|until| merged.time > until) {
+                        self.passed = true;
+                        continue;
+                    }
                     *left -= output.item_of(index.unwrap_or(usize::MAX), merged.item)?;
                 }
                 Ok(None) => break,
@@ -208,6 +301,7 @@ impl Timeline<'_> {
     fn drain(&mut self, output: &mut Output<'_>) -> Result<(), Failure> {
         let stopped = self.kernel.iter().try_for_each(Stopper::stop);
         stopped.map_err(|error| Failure::General(format!("cannot stop the kernel: {error}")))?;
+        self.bpf.iter().for_each(BpfStopper::stop);
         let first = usize::from(self.ring.is_some());
         let mut all = u64::MAX;
         while !self.sources.iter().skip(first).all(|id| self.merge.is_drained(*id)) {
@@ -223,6 +317,7 @@ impl Timeline<'_> {
             (Some(location), SourceError::Read(error)) if self.sources.first() == Some(&source) => {
                 Failure::corrupt(location, error)
             }
+            (_, SourceError::Other(sentence)) => Failure::Damaged(sentence.into()),
             (_, error) => Failure::Damaged(format!("a ring of the kernel's: {error}")),
         }
     }

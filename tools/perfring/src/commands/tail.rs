@@ -13,7 +13,8 @@ use perfring_consumer::{Location, Observer, Start};
 ///
 /// Reads as an observer: needs read permission, changes nothing. If it is too slow for an overwrite
 /// ring, it reports how much it missed. With --perf, kernel events are merged with the ring's
-/// records in the order of time, until their process ends.
+/// records in the order of time, until their process ends. With --bpf, so are the records that BPF programs submit to a
+/// ring-buffer map; -f shows those that follow.
 ///
 /// The rings of a directory are merged in the order of time; each line of text begins with the ring's name, and
 /// JSON has it as "ring". With -f, rings that come later are read too, and records are shown a tenth of a second late, so
@@ -24,10 +25,12 @@ use perfring_consumer::{Location, Observer, Start};
 /// Example: perfring tail -f /dev/shm/rings
 ///
 /// Example: perfring tail --perf context-switches --pid 1234 /dev/shm/log
+///
+/// Example: perfring tail -f --bpf /sys/fs/bpf/events /dev/shm/log
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A path, or shm:NAME, or a directory of rings (not with --perf); optional with --perf
-    #[arg(value_parser = args::location(), required_unless_present = "perf")]
+    /// A path, or shm:NAME, or a directory of rings (not with --perf or --bpf); optional with these
+    #[arg(value_parser = args::location(), required_unless_present_any = ["perf", "bpf"])]
     ring: Option<Location>,
     /// Where to begin: at the oldest record present, or with new records only. Older records are
     /// then not shown, whatever --since says
@@ -47,15 +50,17 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let start = args.from;
-    if start == Start::Latest && !args.follow.waits() && !args.kernel.is_wanted() {
+    if start == Start::Latest && !args.kernel.waits(&args.follow) {
         let why = "--from latest has nothing to show without -f or --timeout";
         return Err(Failure::Usage(why.to_owned()));
     }
     let records = match (args.first, args.last) {
         (Some(first), _) => Records::First(first),
         (_, Some(_)) if args.kernel.is_wanted() => {
-            let why = "-n shows the last records, and --perf has no last one: use --first";
-            return Err(Failure::Usage(why.to_owned()));
+            let option = args.kernel.option();
+            let why =
+                format!("-n shows the last records, and {option} has no last one: use --first");
+            return Err(Failure::Usage(why));
         }
         (_, Some(last)) => Records::Last(last),
         _ => Records::All,
@@ -66,9 +71,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.ring {
         Some(Location::File(dir)) if dir.is_dir() => {
             if args.kernel.is_wanted() {
-                let why =
-                    "--perf merges the kernel's events with one ring: name a ring of the directory";
-                return Err(Failure::Usage(why.to_owned()));
+                let what = match args.kernel.option() {
+                    "--bpf" => "--bpf merges the records of maps",
+                    _ => "--perf merges the kernel's events",
+                };
+                let why = format!("{what} with one ring: name a ring of the directory");
+                return Err(Failure::Usage(why));
             }
             tail_dir::run(&args.follow, records, dir, start, &stop)
         }

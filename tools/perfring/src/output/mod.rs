@@ -72,6 +72,8 @@ struct Writer<'a> {
     filter: Filter<'a>,
     /// The last records, while more may come of those that are there at the start.
     last: Option<Last>,
+    /// There were losses of records that nobody counted.
+    lost_uncounted: bool,
     /// Records that were reported as lost so far,
     lost: u64,
     /// and those of them that no marker reported.
@@ -132,6 +134,7 @@ impl<'a> Output<'a> {
                 args,
                 filter,
                 last: None,
+                lost_uncounted: false,
                 lost: 0,
                 lost_at_end: 0,
                 seen: 0,
@@ -199,6 +202,16 @@ impl<'a> Output<'a> {
     /// Returns how many records were reported as lost so far.
     pub(crate) fn lost(&self) -> u64 {
         self.writer.lost
+    }
+
+    /// Returns that records were lost, and how many if that is known, as the beginning of a sentence.
+    pub(crate) fn lost_in_words(&self) -> Option<String> {
+        match (self.writer.lost, self.writer.lost_uncounted) {
+            (0, false) => None,
+            (0, true) => Some("an unknown number of records was lost".to_owned()),
+            (lost, false) => Some(format!("{lost} records were lost")),
+            (lost, true) => Some(format!("{lost} records and an unknown number more were lost")),
+        }
     }
 
     /// Returns how many records were read.
@@ -308,6 +321,7 @@ impl Writer<'_> {
         lost: Missing,
     ) -> Result<u64, Failure> {
         self.lost = self.lost.saturating_add(lost.records);
+        self.lost_uncounted |= lost.records == 0 && lost.bytes > 0;
         if lost.at_end {
             self.lost_at_end = self.lost_at_end.saturating_add(lost.records);
         }
@@ -343,5 +357,10 @@ fn report(name: Option<&str>, lost: Missing) {
         "lapped" => format!("from position {pos} on"),
         _ => format!("before position {pos}"),
     };
-    note(&format!("LOST {records} record{}{of}{size} {place}: {cause}", plural(records)));
+    // An overwritten BPF map does not report how many records.
+    let records = match records {
+        0 if bytes > 0 => "an unknown number of records".to_owned(),
+        _ => count(records, "record"),
+    };
+    note(&format!("LOST {records}{of}{size} {place}: {cause}"));
 }
