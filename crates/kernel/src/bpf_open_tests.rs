@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Every reason has a sentence of its own, which names the place and says what to do.
+/// No two reasons have one sentence. Each names the place and says what to do.
 #[test]
 fn each_reason_has_a_sentence_that_says_what_to_do() {
     let pinned = BpfOptions::of(BpfPlace::Pinned("/sys/fs/bpf/events".into()));

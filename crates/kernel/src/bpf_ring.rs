@@ -20,8 +20,8 @@ const SUSPEND: u64 = 1_000_000;
 /// **A map in normal mode** has one consumer: this one. Records are held until [`BpfRing::release_to`], and the position up
 /// to which they were released is kept by the map: a consumer that comes later continues there. Two consumers would each get
 /// some of the records and spoil the other's position. The kernel does not keep them apart; this one reports the other's
-/// moves as a fault, if it sees them. A full map refuses records. The program is told so, and the map counts nothing: no
-/// reader learns of it.
+/// moves as a fault, if it sees them. A full map refuses records. The program gets an error for each, and the map counts none of
+/// them: no reader learns of it.
 ///
 /// **An observer** of such a map ([`BpfOptions::observe`](crate::BpfOptions::observe)) changes nothing, and reads what the
 /// consumer has not released. What the consumer releases first is an [`Item::Lost`] of [`Cause::Lapped`].
@@ -75,7 +75,7 @@ struct State {
     over: AtomicBool,
 }
 
-/// Ends the reading of a [`BpfRing`] at what is reserved in its map when it is polled next. The programs go on.
+/// Ends the reading of a [`BpfRing`] at what is reserved in its map when it is polled next. The programs continue to write.
 #[derive(Clone, Debug)]
 pub struct BpfStopper {
     state: Arc<State>,

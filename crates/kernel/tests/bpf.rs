@@ -199,7 +199,7 @@ fn a_million_records_of_any_size_are_read_once_each_and_in_order_while_others_ar
                     false => full += 1,
                 }
             }
-            // A map that is full refuses, and the reader goes on.
+            // A map that is full refuses, until the reader has made room.
             let len = 8 + rng.below(MOST - 7);
             while !writer.write(seq, len, Act::Submit) {
                 refused += 1;
@@ -244,7 +244,7 @@ fn a_full_map_refuses_and_what_it_granted_is_all_there() {
 }
 
 #[test]
-fn a_consumer_goes_on_where_the_last_one_has_released() {
+fn a_consumer_continues_where_the_last_one_has_released() {
     let Some(writer) = Writer::new(4096) else { return };
     (0..20).for_each(|seq| assert!(writer.write(seq, 24, Act::Submit)));
     let mut first = writer.consumer();

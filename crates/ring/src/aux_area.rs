@@ -9,8 +9,9 @@
 //! round, in bytes and not in ranges, so that no boundaries need to be found; a record whose range
 //! begins before it has lost its payload.
 
+use crate::lost::Lost;
 use crate::read_error::ReadError;
-use crate::record::{AuxRange, Frame, Lost};
+use crate::record::{AuxRange, Frame};
 use crate::view::{POS_MAX, Ring};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{Cause, RANGE_ALIGN, RECORD_ALIGN, range_size};

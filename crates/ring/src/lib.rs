@@ -70,6 +70,7 @@ mod counters;
 pub mod heap;
 mod holder;
 mod kernel;
+mod lost;
 mod metrics;
 mod named;
 mod observer;
@@ -101,6 +102,7 @@ pub use counters::{
 };
 pub use holder::{OwnerInfo, Seat, SeatState, sign_off};
 pub use kernel::{KernelFrame, KernelReader};
+pub use lost::Lost;
 pub use metrics::{
     AreaBlock, BadArea, BadPart, BlockOwner, BlockPlace, Bucket, Buckets, MetricKind, MetricValue,
     MetricsArea, MetricsFill, MetricsWriter, NewBlock, NoBlock, add, add_f64, adjust, measure,
@@ -111,7 +113,7 @@ pub use observer::copy::{CopyReader, Start};
 pub use observer::intact::RingCopy;
 pub use producer::exclusive::Writer;
 pub use read_error::ReadError;
-pub use record::{AuxRange, Corrupt, Frame, FrameWords, Lost, Next, Place};
+pub use record::{AuxRange, Corrupt, Frame, FrameWords, Next, Place};
 pub use recount::newest_timestamp;
 pub use reserve::{Claim, Refusal, Reserved, Site};
 pub use shared::cpu::{OPEN, Sequence, close, is_awaited, owes_wake, section};

@@ -6,8 +6,8 @@
 //! nothing for this. ABI.md has the algorithm, under "Losses at the end of the stream".
 
 use crate::counters::{Count, ProducerTotals, Refused};
+use crate::lost::Lost;
 use crate::oldest::oldest;
-use crate::record::Lost;
 use crate::recount::{producer_totals, reported_at};
 use crate::shared::slot;
 use crate::view::{Ring, Shared};

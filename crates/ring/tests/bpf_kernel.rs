@@ -189,7 +189,7 @@ impl Kernel {
     }
 }
 
-/// A map whose producers go on before each load of a reader.
+/// A map whose producers take steps before each load of a reader.
 pub(crate) struct Racing {
     pub(crate) kernel: RefCell<Kernel>,
     rng: RefCell<Rng>,
@@ -205,7 +205,7 @@ impl Racing {
         Racing { kernel, rng, runs: Cell::new(true), most }
     }
 
-    /// Lets producers take some steps: mostly few, sometimes as many as write the ring anew.
+    /// Lets producers take some steps: mostly few, sometimes enough to write the whole ring again.
     pub(crate) fn turn(&self) {
         if !self.runs.get() {
             return;

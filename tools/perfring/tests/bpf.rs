@@ -226,7 +226,7 @@ fn a_second_consumer_ends_the_first_with_a_sentence() {
     assert!(err.contains("end the other one, or observe"), "{err}");
 }
 
-/// Gives this thread, and the commands that it starts, a BPF file system of their own at a directory.
+/// Mounts a BPF file system at a directory, for this thread and the commands that it starts alone.
 fn mount_bpf(at: &Path) -> nix::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)?;
     let none: Option<&str> = None;
@@ -236,7 +236,7 @@ fn mount_bpf(at: &Path) -> nix::Result<()> {
 
 #[test]
 fn a_pinned_map_is_read_by_its_path() {
-    // In a thread of its own, whose namespace ends with it.
+    // In another thread, with which the namespace ends.
     let test = || {
         let Some(mut writer) = Writer::new(1 << 20) else { return };
         let dir = Place::new();
@@ -264,7 +264,7 @@ fn a_pinned_map_is_read_by_its_path() {
 }
 
 #[test]
-fn a_user_without_the_capability_is_told_which() {
+fn a_user_without_the_capability_learns_which() {
     let Some(writer) = Writer::new(4096) else { return };
     let place = writer.place();
     let perfring = crate::command::perfring(&["tail", "--bpf", &place]);

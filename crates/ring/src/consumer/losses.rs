@@ -2,7 +2,8 @@
 
 use crate::consumer::borrow::Reader;
 use crate::counters::Count;
-use crate::record::{Corrupt, Lost, Next, Place, step};
+use crate::lost::Lost;
+use crate::record::{Corrupt, Next, Place, step};
 use crate::told::{CounterWatch, Past, Told};
 use crate::view::{Ring, Shared};
 use crate::wait::Owed;

@@ -3,11 +3,12 @@
 
 use crate::aux_area;
 use crate::counters::{ConsumerTotals, Count, ReaderId, Refused, ResumePoint, Saved};
+use crate::lost::Lost;
 use crate::oldest::{Milestone, oldest};
 use crate::read_error::ReadError;
 use crate::record::{
-    AuxRange, Bounds, Corrupt, Frame, FrameWords, Lost, Next, Place, RecordAt, RecordShape,
-    payload_of, words_of,
+    AuxRange, Bounds, Corrupt, Frame, FrameWords, Next, Place, RecordAt, RecordShape, payload_of,
+    words_of,
 };
 use crate::recount::newest_totals;
 use crate::seq_latch::{self, SeqLatchWriter};

@@ -1,8 +1,9 @@
 //! The snapshot: a copy of everything intact, while producers run at full speed.
 
 use crate::aux_area;
+use crate::lost::Lost;
 use crate::read_error::ReadError;
-use crate::record::{Bounds, Corrupt, FrameWords, Lost, Next, Place, RecordShape, Walk, words_of};
+use crate::record::{Bounds, Corrupt, FrameWords, Next, Place, RecordShape, Walk, words_of};
 use crate::time::Anchors;
 use crate::told::Told;
 use crate::totals::{RingTotals, Stranded};

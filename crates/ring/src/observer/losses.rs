@@ -1,7 +1,7 @@
 //! The losses that an observer returns beside the records.
 
+use crate::lost::Lost;
 use crate::observer::copy::CopyReader;
-use crate::record::Lost;
 use crate::told::{CounterWatch, Told};
 use crate::view::Shared;
 
