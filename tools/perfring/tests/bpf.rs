@@ -119,6 +119,13 @@ fn a_reader_that_is_killed_at_any_moment_loses_nothing() {
             assert_eq!(found, next, "line {line} after {kills} kills");
             next += 1;
         }
+        // It cannot write on: what it has read by then is partly shown, and partly not.
+        while writer.next < next + 4 * BLOCK {
+            refused += writer.feed();
+        }
+        until("stdout is full", || {
+            rustix::io::ioctl_fionread(tail.out.get_ref()).unwrap() > 60_000
+        });
         tail.signal(Signal::SIGKILL);
         tail.child.wait().unwrap();
         // It may have written more than was read here.
@@ -201,6 +208,30 @@ fn a_map_that_cannot_be_read_has_a_sentence_and_a_code_for_each_reason() {
     run(&["tail", "--bpf", &place], b"").refuses(1, "is frozen");
     let observed = format!("{place},observe");
     assert_eq!(run(&["tail", "--bpf", &observed], b"").code(), 0);
+}
+
+#[test]
+fn a_recording_has_what_leaves_the_map_and_is_exported() {
+    let Some(mut writer) = Writer::new(1 << 20) else { return };
+    let (place, dir) = (writer.place(), Place::new());
+    let file = dir.path("run.perfrec").to_str().unwrap().to_owned();
+    assert_eq!(writer.feed(), 0);
+    let record = ["record", "--bpf", &place, "-o", &file];
+    let done = run(&[record.as_slice(), &["-n", "1000"]].concat(), b"");
+    assert_eq!(done.code(), 0, "{}", done.err());
+    assert!(done.err().contains("recorded 1000 records"), "{}", done.err());
+    let done = run(&["export", &file, "--to", "json", "-o", "-"], b"");
+    assert_eq!(done.code(), 0, "{}", done.err());
+    let lines = json_lines(&done.out());
+    let records: Vec<&Value> = lines.iter().filter(|line| line["pos"].is_u64()).collect();
+    assert_eq!(records.len(), 1000, "{}", done.out());
+    assert!(records.iter().all(|line| line["ring"] == format!("bpf/{place}")), "{}", records[0]);
+    let read: Vec<u64> = records.iter().map(|line| number_of(line)).collect();
+    assert_eq!(read, (0..1000).collect::<Vec<_>>());
+    // The rest is still in the map.
+    let done = run(&["tail", "--json", "--bpf", &place], b"");
+    assert_eq!(numbers(&done.out()), (1000..BLOCK).collect::<Vec<_>>());
+    run(&["record", "--bpf", "id:4294967295", "-o", "-"], b"").refuses(3, "no BPF map");
 }
 
 #[test]

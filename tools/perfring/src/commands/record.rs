@@ -17,6 +17,7 @@ use perfring_export::{
     Compression, Figures, Loss, LossCause, Output, Rotation, Took, Totals, What, registry,
 };
 use perfring_figures::owner::count;
+use perfring_kernel::{BpfOptions, BpfRing};
 use perfring_set::RingSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -30,12 +31,16 @@ use std::time::{Duration, Instant};
 /// Example: perfring record /dev/shm/perfring-1000 -o run.perfrec --for 10s
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Rings, and directories of rings [default: the directory of ring sets]
+    /// Rings, and directories of rings [default: the directory of ring sets; none with --bpf]
     #[arg(value_name = "DIR|RING", value_parser = args::location())]
     rings: Vec<Location>,
     /// The file, or - for stdout
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
+    /// Also record what BPF programs submit to a ring-buffer map, as its one consumer: what is in the file leaves the map.
+    /// As in `perfring tail`: PATH or id:N, and ,observe or ,time=OFFSET or ,boottime=OFFSET. May be given several times
+    #[arg(long, value_name = "MAP")]
+    bpf: Vec<BpfOptions>,
     /// Replace the file if it exists
     #[arg(long, conflicts_with = "append")]
     force: bool,
@@ -117,6 +122,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let delay = args.delay;
     let mut live = Live::new(how, delay)?;
     let inputs = match &args.rings[..] {
+        [] if !args.bpf.is_empty() => Vec::new(),
         [] => vec![Input::Set(RingSet::default_dir())],
         rings => rings.iter().map(Input::of).collect(),
     };
@@ -131,6 +137,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             }
         }
     }
+    for options in &args.bpf {
+        let ring = BpfRing::open(options)?;
+        let name = match ring.map_name() {
+            "" => format!("bpf/id:{}", ring.map_id()),
+            name => format!("bpf/{name}"),
+        };
+        live.add_source(name, &options.place.to_string(), Box::new(ring));
+    }
     let since = args.select.since.map(Since::before_now).transpose()?;
     let recording = open(args)?;
     let mut recorder = Recorder {
@@ -138,6 +152,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         live,
         recording,
         totals: Totals::default(),
+        lost_uncounted: false,
         filter: Filter::new(&args.select, since),
         progress: Progress::spinner(),
         clock: MachineClock::find().map_err(Failure::general)?,
@@ -190,6 +205,8 @@ struct Recorder<'a> {
     live: Live,
     recording: Box<dyn Output>,
     totals: Totals,
+    /// There were losses of records that nothing counted.
+    lost_uncounted: bool,
     filter: Filter<'a>,
     progress: Progress,
     clock: MachineClock,
@@ -267,9 +284,13 @@ impl Recorder<'_> {
                 continue;
             }
             let mut time = None;
-            if let What::Record(record) = &event.what {
-                *left -= 1;
-                time = record.time;
+            match &event.what {
+                What::Record(record) => {
+                    *left -= 1;
+                    time = record.time;
+                }
+                What::Lost(loss) => self.lost_uncounted |= loss.records == 0 && loss.bytes > 0,
+                What::Began | What::Ended => {}
             }
             match self.recording.take(&event)? {
                 Took::Yes => self.totals.add(&event),
@@ -353,6 +374,9 @@ impl Recorder<'_> {
             closed?;
             if self.args.fail_on_loss && lost > 0 {
                 return Err(Failure::Loss(format!("{lost} records were lost")));
+            }
+            if self.args.fail_on_loss && self.lost_uncounted {
+                return Err(Failure::Loss("an unknown number of records was lost".to_owned()));
             }
             if self.live.damaged > 0 {
                 let rings = count(self.live.damaged, "ring");

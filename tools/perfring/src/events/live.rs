@@ -8,7 +8,7 @@ use perfring_consumer::{
     AttachError, Consumer, ConsumerOptions, Layout, Location, Observer, Refused, Start, Stat,
 };
 use perfring_export::{Event, Origin, Shapes};
-use perfring_set::{Feed, FeedChange, Found, Merge, PlaceId, Source, SourceId};
+use perfring_set::{About, Feed, FeedChange, Found, Merge, PlaceId, Source, SourceId};
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -26,6 +26,8 @@ pub(crate) struct Live {
     how: How,
     merge: Merge,
     rings: HashMap<SourceId, Ring>,
+    /// Those of the kernel.
+    kernel: Vec<SourceId>,
     feed: Feed,
     /// Places that are one ring: they are left when it is removed.
     singles: Vec<PlaceId>,
@@ -62,6 +64,7 @@ impl Live {
             how,
             merge,
             rings: HashMap::new(),
+            kernel: Vec::new(),
             feed: Feed::default(),
             singles: Vec::new(),
             follows_dirs: false,
@@ -82,6 +85,41 @@ impl Live {
             self.singles.push(self.feed.add_attached(location, &layout));
         }
         Ok(())
+    }
+
+    /// Reads a ring of the kernel, which has no file, under this name.
+    pub(crate) fn add_source(&mut self, name: String, location: &str, source: Box<dyn Source>) {
+        let About { uuid, data_size, policy, timed } = source.about();
+        let (id, anchors, location) = (self.ids, source.anchors(), Location::from(location));
+        self.ids += 1;
+        let names = self.names(uuid, &location);
+        let mut origin = Origin {
+            id,
+            name,
+            location: location.to_string(),
+            uuid,
+            policy,
+            timed,
+            data_size,
+            anchors,
+            ..Origin::default()
+        };
+        origin.distinguish(|name| names.iter().any(|other| other == name));
+        let shapes = Shapes::of(origin, source.types());
+        let id = self.merge.add(source);
+        let ring = Ring { location, uuid, shapes, unnamed: false, over: false, last: None };
+        self.rings.insert(id, ring);
+        self.begun.push_back(id);
+        self.kernel.push(id);
+    }
+
+    /// Updates the anchors of the kernel's rings, as the clock may be set.
+    fn anchor(&mut self) {
+        for id in &self.kernel {
+            if let (Some(ring), Some(source)) = (self.rings.get_mut(id), self.merge.source(*id)) {
+                ring.shapes.origin_mut().anchors = source.anchors();
+            }
+        }
     }
 
     /// Follows all rings of a directory, which need not be there yet.
@@ -149,6 +187,7 @@ impl Live {
 
     /// Checks which rings have come or gone.
     pub(crate) fn poll_names(&mut self) {
+        self.anchor();
         while let Some(change) = self.feed.next(Instant::now()) {
             match change {
                 FeedChange::Found(found) => self.found(found),
