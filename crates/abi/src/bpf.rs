@@ -18,7 +18,7 @@ pub struct BpfConsumerPage {
 pub struct BpfProducerPage {
     /// The end of the last reservation.
     pub producer_pos: AtomicU64,
-    /// The oldest record that may not be submitted, since Linux 6.9 (and in stable kernels from 2024 on). Readers do not need it.
+    /// Every record before it was submitted or discarded. The kernel advances it when it reserves; readers do not need it.
     pub pending_pos: AtomicU64,
     /// The oldest record that is intact, in overwrite mode, since Linux 6.19.
     pub overwrite_pos: AtomicU64,
