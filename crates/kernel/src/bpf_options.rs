@@ -17,7 +17,7 @@ use thiserror::Error;
 /// assert_eq!("id:7".parse::<BpfOptions>()?.place.to_string(), "id:7");
 /// # Ok::<(), perfring_kernel::UnknownBpfOption>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BpfOptions {
     /// Where the map is.
     pub place: BpfPlace,
@@ -30,7 +30,7 @@ pub struct BpfOptions {
 }
 
 /// Where a record holds its time: eight bytes, in the machine's byte order, at this offset of the payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BpfTime {
     /// As `bpf_ktime_get_ns` returns it. A record from before a suspend of the machine gets a time that is too late by the
     /// length of the suspend.

@@ -274,6 +274,15 @@ impl BpfRing {
         self.mapped.source().name()
     }
 
+    /// Returns a name for it among rings: `bpf/` and the map's name, or its id if it has no name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self.map_name() {
+            "" => format!("bpf/id:{}", self.map_id()),
+            name => format!("bpf/{name}"),
+        }
+    }
+
     /// Returns a random id: the map has none but the kernel's number, which is used again after the map has ended.
     #[must_use]
     pub fn uuid(&self) -> [u8; 16] {

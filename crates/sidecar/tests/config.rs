@@ -22,6 +22,9 @@ fn all_keys_are_parsed() {
         perf = ["context-switches", "faults"]
         pid = 17
 
+        [[input]]
+        bpf = "/sys/fs/bpf/events,observe"
+
         [[output]]
         type = "null"
 
@@ -49,6 +52,7 @@ fn all_keys_are_parsed() {
     assert!(
         matches!(&config.inputs[1].source, InputSource::Kernel { events, pid: Some(17) } if events.len() == 2)
     );
+    assert!(matches!(&config.inputs[2].source, InputSource::Bpf(map) if map.observe));
     let names: Vec<&str> = config.outputs.iter().map(|output| &*output.name).collect();
     assert_eq!(names, ["null", "null-2"]);
     assert_eq!(config.outputs[1].delivery, Delivery::BestEffort);
@@ -70,8 +74,10 @@ fn invalid_configurations_are_refused_with_their_line() {
         ("delay = \"-1s\"", 1, "write it with its unit"),
         ("shutdown = \"584554049253 years\"", 1, "is too long: the longest is 36500 days"),
         ("log_interval = \"101 years\"", 1, "is too long"),
-        ("[[input]]\ndir = \"a\"\nring = \"b\"", 1, "one of dir, ring and perf"),
-        ("\n[[input]]\nmode = \"auto\"", 2, "one of dir, ring and perf"),
+        ("[[input]]\ndir = \"a\"\nring = \"b\"", 1, "one of dir, ring, perf and bpf"),
+        ("[[input]]\nbpf = \"a\"\nring = \"b\"", 1, "one of dir, ring, perf and bpf"),
+        ("[[input]]\nbpf = \"id:x\"", 2, "has an id that is no number"),
+        ("\n[[input]]\nmode = \"auto\"", 2, "one of dir, ring, perf and bpf"),
         ("[[input]]\nring = \"a\"\nprune_after = \"1s\"", 3, "is for directories"),
         ("[[input]]\nperf = [\"everything\"]", 2, "everything"),
         ("[[input]]\ndir = \"a\"\npid = 1", 3, "pid is for perf"),

@@ -235,6 +235,41 @@ fn a_recording_has_what_leaves_the_map_and_is_exported() {
 }
 
 #[test]
+fn a_sidecar_delivers_the_records_of_a_map_which_leave_it_then() {
+    let Some(mut writer) = Writer::new(1 << 20) else { return };
+    let (place, dir) = (writer.place(), Place::new());
+    let [config, file] = ["sidecar.toml", "out.jsonl"].map(|name| dir.path(name));
+    let text = format!(
+        "[[input]]\nbpf = \"{place}\"\n[[output]]\ntype = \"json\"\npath = \"{}\"\n",
+        file.display()
+    );
+    std::fs::write(&config, text).unwrap();
+    let config = config.to_str().unwrap();
+    let checked = run(&["sidecar", "--config", config, "--check"], b"");
+    assert_eq!(checked.code(), 0, "{}", checked.err());
+    let said = checked.out() + &checked.err();
+    assert!(said.contains(&format!("the BPF map {place}: consumed")), "{said}");
+    let sidecar = Live::start(&["sidecar", "--config", config]);
+    let delivered = || {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        let whole: String =
+            text.split_inclusive('\n').filter(|line| line.ends_with('\n')).collect();
+        let lines = json_lines(&whole).into_iter();
+        lines.filter(|line| line["pos"].is_u64()).map(|line| number_of(&line)).collect::<Vec<_>>()
+    };
+    for round in 1..=3 {
+        assert_eq!(writer.feed(), 0);
+        until("all is delivered", || delivered().len() as u64 == round * BLOCK);
+    }
+    assert_eq!(delivered(), (0..3 * BLOCK).collect::<Vec<_>>());
+    sidecar.signal(Signal::SIGTERM);
+    let (_, err, code) = sidecar.end();
+    assert_eq!(code, 0, "{err}");
+    let done = run(&["tail", "--json", "--bpf", &place], b"");
+    assert_eq!((done.code(), &*done.out()), (0, ""), "{}", done.err());
+}
+
+#[test]
 fn a_second_consumer_ends_the_first_with_a_sentence() {
     let Some(mut writer) = Writer::new(1 << 20) else { return };
     let place = writer.place();

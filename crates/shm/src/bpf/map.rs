@@ -19,7 +19,7 @@ const OVERWRITE: u32 = 1 << 19;
 const BPF_FS: u32 = 0xcafe_4a11;
 
 /// Where a map is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum BpfPlace {
     /// A path at which it is pinned.
     Pinned(PathBuf),

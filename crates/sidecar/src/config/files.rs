@@ -78,7 +78,7 @@ fn inputs_once(inputs: &[Input]) -> Result<(), ConfigError> {
         let path = match &input.source {
             InputSource::Dir(dir) => dir.clone(),
             InputSource::Ring(location) => location.path(),
-            InputSource::Kernel { .. } => continue,
+            InputSource::Kernel { .. } | InputSource::Bpf(_) => continue,
         };
         if let Some(other) = all.insert(whole(&path), path.clone()) {
             let read = format!("two inputs read {}", path.display());

@@ -3,7 +3,7 @@
 use super::table::{ConfigError, Table};
 use perfring_consumer::{Location, Promise, Trust};
 use perfring_export::read_some_duration;
-use perfring_kernel::{EventKind, UnknownEvent};
+use perfring_kernel::{BpfOptions, EventKind, UnknownBpfOption, UnknownEvent};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,6 +45,8 @@ pub enum InputSource {
         /// The process; `None` for all processes.
         pid: Option<u32>,
     },
+    /// A BPF ring-buffer map.
+    Bpf(BpfOptions),
 }
 
 /// How rings are read.
@@ -107,6 +109,7 @@ struct Keys {
     ring: Option<String>,
     perf: Vec<String>,
     pid: Option<u32>,
+    bpf: Option<String>,
     mode: Mode,
     from: From,
     trust: Trusted,
@@ -132,14 +135,22 @@ impl Input {
         if events.is_empty() && keys.pid.is_some() {
             return Err(at.error_in("pid", "pid is for perf"));
         }
-        let source = match (keys.dir.take(), keys.ring.take(), events.is_empty()) {
-            (Some(dir), None, true) => InputSource::Dir(dir),
+        let bpf: Option<Result<BpfOptions, _>> = keys.bpf.as_deref().map(str::parse);
+        let bpf = bpf
+            .transpose()
+            .map_err(|error: UnknownBpfOption| at.error_in("bpf", &error.to_string()))?;
+        let source = match (keys.dir.take(), keys.ring.take(), events.is_empty(), bpf) {
+            (Some(dir), None, true, None) => InputSource::Dir(dir),
             _ if keys.prune_after.is_some() => {
                 return Err(at.error_in("prune_after", "prune_after is for directories"));
             }
-            (None, Some(ring), true) => InputSource::Ring(Location::from(&*ring)),
-            (None, None, false) => InputSource::Kernel { events, pid: keys.pid },
-            _ => return Err(at.error("an input has one of dir, ring and perf")),
+            (None, Some(ring), true, None) => InputSource::Ring(Location::from(&*ring)),
+            (None, None, false, None) => InputSource::Kernel { events, pid: keys.pid },
+            (None, None, true, Some(mut bpf)) => {
+                bpf.observe |= keys.mode == Mode::Observe;
+                InputSource::Bpf(bpf)
+            }
+            _ => return Err(at.error("an input has one of dir, ring, perf and bpf")),
         };
         let Keys { name, mode, from, trust, prune_after, priority, .. } = keys;
         if name.as_ref().is_some_and(|name| name.trim().is_empty()) {
@@ -154,7 +165,7 @@ impl Input {
         let path = match &self.source {
             InputSource::Dir(dir) => dir.clone(),
             InputSource::Ring(location) => location.path(),
-            InputSource::Kernel { .. } => return None,
+            InputSource::Kernel { .. } | InputSource::Bpf(_) => return None,
         };
         // A path that may not be read is another matter.
         let is_missing = matches!(path.try_exists(), Ok(false));
@@ -172,6 +183,7 @@ impl Input {
                 let whose = pid.map_or("all processes".to_owned(), |pid| format!("process {pid}"));
                 format!("the kernel's {} of {whose}", events.join(", "))
             }
+            InputSource::Bpf(options) => format!("the BPF map {options}"),
         }
     }
 
@@ -186,6 +198,10 @@ impl Input {
             self.name.as_ref().map_or(String::new(), |name| format!("; names begin with {name}/"));
         if let InputSource::Kernel { .. } = self.source {
             return format!("reads {what}{priority}{named}");
+        }
+        if let InputSource::Bpf(options) = &self.source {
+            let how = if options.observe { "observed" } else { "consumed" };
+            return format!("reads {what}: {how}{priority}{named}");
         }
         let mode = match self.mode {
             Mode::Auto => "drop rings are consumed, overwrite rings observed",

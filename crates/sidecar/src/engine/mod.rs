@@ -49,7 +49,6 @@ use perfring_consumer::{
     advanced::{MachineClock, Saved},
 };
 use perfring_export::{Birth, Origin, Output, OutputError, Shapes};
-use perfring_kernel::KernelRing;
 use perfring_set::{MergeFigures, Source};
 use ring::{Ring, Stage};
 use rings::Rings;
@@ -229,8 +228,7 @@ impl Engine {
     }
 
     /// Adds a ring of the kernel, which is read until what it observes ends.
-    pub fn add_kernel(&mut self, name: &str, ring: KernelRing, input: &Input) -> RingId {
-        let source: Box<dyn Source> = Box::new(ring);
+    pub fn add_kernel(&mut self, name: &str, source: Box<dyn Source>, input: &Input) -> RingId {
         let about = source.about();
         let origin = Origin {
             id: self.id,

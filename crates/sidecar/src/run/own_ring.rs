@@ -81,7 +81,7 @@ pub(super) fn input_of(config: &Own, inputs: &[Input]) -> Option<Input> {
     let is_in = |input: &Input| match &input.source {
         InputSource::Dir(dir) => own.is_some() && whole(dir) == own,
         InputSource::Ring(location) => location.path() == config.ring,
-        InputSource::Kernel { .. } => false,
+        InputSource::Kernel { .. } | InputSource::Bpf(_) => false,
     };
     let source = InputSource::Ring(config.ring.clone().into());
     (!inputs.iter().any(is_in)).then(|| Input::new(source))

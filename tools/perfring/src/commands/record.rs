@@ -139,11 +139,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     for options in &args.bpf {
         let ring = BpfRing::open(options)?;
-        let name = match ring.map_name() {
-            "" => format!("bpf/id:{}", ring.map_id()),
-            name => format!("bpf/{name}"),
-        };
-        live.add_source(name, &options.place.to_string(), Box::new(ring));
+        live.add_source(ring.name(), &options.place.to_string(), Box::new(ring));
     }
     let since = args.select.since.map(Since::before_now).transpose()?;
     let recording = open(args)?;

@@ -48,7 +48,12 @@ impl Inputs {
             InputSource::Ring(location) => self.feed.add_ring(location),
             InputSource::Kernel { events, pid } => {
                 self.again = None;
-                self.kernel.push(Kernel::new(input, events, *pid));
+                self.kernel.push(Kernel::events(input, events, *pid));
+                return Ok(());
+            }
+            InputSource::Bpf(options) => {
+                self.again = None;
+                self.kernel.push(Kernel::map(input, options));
                 return Ok(());
             }
         };
@@ -70,7 +75,7 @@ impl Inputs {
         match &input.source {
             InputSource::Dir(dir) => self.unreadable.left(dir),
             InputSource::Ring(location) => self.unreadable.left(&location.path()),
-            InputSource::Kernel { .. } => {}
+            InputSource::Kernel { .. } | InputSource::Bpf(_) => {}
         }
     }
 

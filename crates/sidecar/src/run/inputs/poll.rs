@@ -148,7 +148,7 @@ impl Poll<'_, '_> {
                 InputSource::Ring(location) => {
                     self.say.warn(&format!("{location} does not exist yet: waiting for it"));
                 }
-                InputSource::Kernel { .. } => {}
+                InputSource::Kernel { .. } | InputSource::Bpf(_) => {}
             }
         }
     }
