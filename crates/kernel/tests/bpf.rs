@@ -4,7 +4,7 @@
 //! `time` read at another offset, and with a writable mapping for an observer.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use perfring_bench::bpf::{Program, create_map, freeze, insn, map_id, number, op};
+use perfring_bench::bpf::{Program, create_map, freeze, insn, map_id, number, op, open_map};
 use perfring_bench::error::BenchError;
 use perfring_consumer::advanced::{Front, MachineClock};
 use perfring_consumer::{Cause, Item};
@@ -44,6 +44,7 @@ impl Writer {
     fn new(size: u32) -> Option<Self> {
         let made = create_map(RINGBUF, [0, 0], size).and_then(|map| {
             let program = Program::load(&code(number(map.as_fd())))?;
+            drop(open_map(map_id(map.as_fd())?)?); // another capability
             Ok(Writer { map, program })
         });
         match made {
