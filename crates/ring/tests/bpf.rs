@@ -1,8 +1,9 @@
 //! The reader of BPF ring-buffer maps against an imitation of the kernel's producers, which take steps before each of its
 //! loads; and that imitation against traces of a real kernel.
 //!
-//! Seen red: without the second look at `overwrite_pos` (torn payloads), with that look before the copy, with `oldest`
-//! one record late, with a discarded record returned, with an open one read.
+//! Seen red: without the second look at `overwrite_pos`, with that look before the copy, with a discarded record returned,
+//! with an open one read, with eight bytes of a loss missing, with a loss up to the newest record, with `consumer_pos` stored
+//! too far, and stored over another consumer's.
 #![cfg(not(loom))]
 
 use crate::bpf_kernel::{Ended, Kernel, Racing, Written};
