@@ -103,6 +103,12 @@ fn open_files(pid: u32) -> HashSet<(u64, u64)> {
     files.map(|file| (file.dev(), file.ino())).collect()
 }
 
+/// Returns whether a signal or a debugger has stopped this process; `None` if it is not visible.
+pub fn stopped(pid: u32) -> Option<bool> {
+    let status = status(pid);
+    value(&status, "State:").map(|_| is_stopped(&status))
+}
+
 /// Asks once, as [`Processes::has_open`] does.
 pub fn has_open(pid: u32, location: &Location) -> bool {
     Processes::default().has_open(pid, location)
@@ -123,6 +129,7 @@ mod tests {
         assert!(!dumps_core(&status("0")));
         assert!(!dumps_core("Name:\tCoreDumping: 1\nState:\tR (running)\n"), "a name says nothing");
         let stops = |state: &str| is_stopped(&format!("Name:\tState: T\nState:\t{state}\n"));
+        assert_eq!((stopped(std::process::id()), stopped(0)), (Some(false), None));
         assert!(stops("T (stopped)") && stops("t (tracing stop)") && !stops("S (sleeping)"));
         let own = fs::read_to_string("/proc/self/status").unwrap();
         assert!(

@@ -1,0 +1,439 @@
+//! The analysis: evidence in the order of time goes in, findings come out.
+
+use crate::case::{Case, Coverage, GapCase, LossCase, What};
+use crate::evidence::{Events, Evidence, Fact, Holder, SeatNow, Thread, Writer};
+use crate::finding::{Certainty, Finding, Kind, Report, UNKNOWN};
+use crate::gap::Gap;
+use crate::holes::Holes;
+use crate::names::{Names, span};
+use crate::rules::{self, RULES, Rule, judge};
+use crate::stops::{Stopped, Stops};
+use crate::threads::{Threads, Wrote};
+use crate::times::Times;
+use perfring_events::LossCause;
+use std::collections::{HashMap, VecDeque};
+
+/// How long a gap waits for evidence that comes after it, ns: a witness looks at /proc every 20 ms.
+const SETTLES: u64 = 100_000_000;
+/// Losses of one ring by one cause that follow each other within this time are one finding, ns.
+const BURST: u64 = 1_000_000_000;
+/// The limit of findings that are kept: the worst.
+const KEPT: usize = 10_000;
+/// The limit of entries that are kept for each process.
+const SAMPLES: usize = 1 << 16;
+
+/// What to look for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// A gap between two records of one thread counts from this length on, ns.
+    pub slower_than: u64,
+    /// What ended before this time does not count, ns of `CLOCK_BOOTTIME`.
+    pub since: u64,
+}
+
+/// Joins the records of rings with the kernel's events and with what a witness saw.
+///
+/// ```
+/// use perfring_why::{Analysis, Events, Evidence, Fact, Options, Switch, Thread, Writer};
+/// let (shop, hog) = (Thread { pid: 17, tid: 17 }, Thread { pid: 99, tid: 99 });
+/// let record = Fact::Record { ring: 0, writer: Writer::Thread(shop) };
+/// let named = |thread, name: &str| Fact::Named { source: None, thread, name: name.to_owned() };
+/// let switched = |how, next| Fact::Switched { source: 1, thread: shop, cpu: 0, how, next };
+/// let mut analysis = Analysis::new(Options { slower_than: 100_000, since: 0 });
+/// for (time, fact) in [
+///     (0, Fact::Watched { of: Events::Switches, pid: 0 }),
+///     (0, named(shop, "shop")),
+///     (0, named(hog, "hog")),
+///     (1_000, record.clone()),
+///     (2_000, switched(Switch::Preempted, Some(hog))),
+///     (3_002_000, switched(Switch::In, None)),
+///     (3_003_000, record),
+/// ] {
+///     analysis.add(Evidence { time, fact });
+/// }
+/// let report = analysis.finish();
+/// let finding = &report.findings[0];
+/// assert_eq!((finding.cause, finding.certainty.word()), ("preempted", "certain"));
+/// assert!(finding.sentence.starts_with(
+///     "shop (17) wrote nothing for 3.00 ms: it was preempted by hog (99) for 3.00 ms"
+/// ));
+/// ```
+#[derive(Debug)]
+pub struct Analysis {
+    options: Options,
+    rules: Vec<&'static Rule>,
+    threads: Threads,
+    names: Names,
+    /// Gaps that wait for evidence that comes later.
+    pending: VecDeque<Gap>,
+    /// The last loss of each ring and cause, while it may continue.
+    losses: HashMap<(u32, &'static str), (u64, u64, LossCase)>,
+    /// For each ring, the number of the last loss in the order of all evidence.
+    lost_at: HashMap<u32, u64>,
+    /// For each thread, the number and the ring of its last record.
+    wrote_at: HashMap<u32, (u64, u32)>,
+    order: u64,
+    seats: HashMap<u32, Vec<SeatNow>>,
+    /// Seats whose holders are in trouble, since when.
+    troubles: Vec<(u32, u64, SeatNow)>,
+    /// When events of a process are known; 0: of the machine.
+    watched: HashMap<(Events, u32), Times>,
+    holes: Holes,
+    late: Times,
+    stopped: HashMap<u32, Stops>,
+    throttled: HashMap<u32, Vec<(u64, u64)>>,
+    first: Option<u64>,
+    newest: u64,
+    report: Report,
+}
+
+impl Analysis {
+    /// Begins.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self::with_rules(options, RULES.iter().collect())
+    }
+
+    pub(crate) fn with_rules(options: Options, rules: Vec<&'static Rule>) -> Self {
+        Analysis {
+            options,
+            rules,
+            threads: Threads::default(),
+            names: Names::default(),
+            pending: VecDeque::new(),
+            losses: HashMap::new(),
+            lost_at: HashMap::new(),
+            wrote_at: HashMap::new(),
+            order: 0,
+            seats: HashMap::new(),
+            troubles: Vec::new(),
+            watched: HashMap::new(),
+            holes: Holes::default(),
+            late: Times::default(),
+            stopped: HashMap::new(),
+            throttled: HashMap::new(),
+            first: None,
+            newest: 0,
+            report: Report::default(),
+        }
+    }
+
+    /// Adds what is known next, in the order of time.
+    pub fn add(&mut self, evidence: Evidence) {
+        let Evidence { time, fact } = evidence;
+        let is_timed = !matches!(fact, Fact::Ring { .. } | Fact::Named { source: None, .. });
+        if is_timed {
+            self.first.get_or_insert(time);
+        }
+        if let Some(source) = source_of(&fact) {
+            self.holes.heard(source, time);
+            if time < self.newest {
+                self.late.add(time, self.newest);
+            }
+        }
+        self.newest = self.newest.max(if is_timed { time } else { 0 });
+        self.note(time, fact);
+        while let Some(gap) = self.pending.pop_front() {
+            if self.newest < gap.until.saturating_add(SETTLES) {
+                self.pending.push_front(gap);
+                break;
+            }
+            self.judge_gap(gap);
+        }
+    }
+
+    fn note(&mut self, time: u64, fact: Fact) {
+        match fact {
+            Fact::Ring { ring, name } => self.names.add_ring(ring, &name),
+            Fact::Record { ring, writer } => self.record(time, ring, writer),
+            Fact::Lost { ring, records, cause } => self.lost(time, ring, records, cause),
+            Fact::Seat { ring, seat } => self.seat(time, ring, seat),
+            Fact::Switched { thread, cpu, how, next, .. } => {
+                self.threads.switched(time, thread, cpu, how, next);
+                self.mark_broken();
+            }
+            Fact::Fault { thread, .. } => self.threads.fault(time, thread),
+            Fact::Named { thread, name, .. } => {
+                self.threads.know(thread);
+                self.names.add(thread, &name);
+            }
+            Fact::Started { thread, parent, .. } => {
+                self.threads.know(thread);
+                self.names.inherit(thread, parent);
+            }
+            Fact::Ended { thread, .. } => self.threads.ended(thread),
+            Fact::Other { .. } => {}
+            Fact::Missing { of, pid, source, records } => {
+                self.report.missing = self.report.missing.saturating_add(records);
+                self.holes.lost(source, time, of, pid, records);
+            }
+            // It is said again from time to time.
+            Fact::Watched { of, pid }
+                if self.watched.get(&(of, pid)).is_some_and(Times::is_open) => {}
+            Fact::Watched { of, pid } => {
+                if of == Events::Switches {
+                    // No cause is known before that, of whatever thread.
+                    if !self.watched.keys().any(|(of, _)| *of == Events::Switches) {
+                        self.report.anonymous = 0;
+                    }
+                    self.threads.forget_places(pid);
+                }
+                self.watched.entry((of, pid)).or_default().begin(time);
+            }
+            Fact::Unwatched { of, pid } => self.watched.entry((of, pid)).or_default().end(time),
+            Fact::Stopped { pid, stopped, before, look } => {
+                let stops = self.stopped.entry(pid).or_default();
+                match stopped {
+                    true => stops.stopped(before, look, time),
+                    false => stops.continued(time),
+                }
+            }
+            Fact::Throttled { pid, total } => {
+                let samples = self.throttled.entry(pid).or_default();
+                if samples.len() < SAMPLES {
+                    samples.push((time, total));
+                }
+            }
+        }
+    }
+
+    fn record(&mut self, time: u64, ring: u32, writer: Writer) {
+        self.report.records += 1;
+        let thread = match writer {
+            Writer::Thread(thread) => Some(thread),
+            Writer::Process(pid) => self.threads.writer_of(pid),
+            Writer::Unknown => None,
+        };
+        let Some(thread) = thread else {
+            self.report.anonymous += 1;
+            return;
+        };
+        let wrote = self.threads.wrote(time, thread, ring);
+        self.mark_broken();
+        self.order += 1;
+        let before = self.wrote_at.insert(thread.tid, (self.order, ring));
+        let Wrote::Gap(gap) = wrote else { return };
+        if gap.length() < self.options.slower_than {
+            return;
+        }
+        // A record that was lost in between may be this thread's: it may have written all the time.
+        let is_hidden = before.is_some_and(|(order, other)| {
+            let lost = |ring| self.lost_at.get(&ring).is_some_and(|at| *at > order);
+            lost(ring) || lost(other)
+        });
+        match is_hidden {
+            true => self.report.hidden += 1,
+            false => self.pending.push_back(gap),
+        }
+    }
+
+    /// Marks gaps that end with records which the switches contradict.
+    fn mark_broken(&mut self) {
+        for (thread, record) in self.threads.take_broken() {
+            let of = |gap: &&mut Gap| gap.thread == thread && gap.until == record;
+            self.pending.iter_mut().filter(of).for_each(|gap| gap.parts.contradicted = true);
+        }
+    }
+
+    fn lost(&mut self, time: u64, ring: u32, records: u64, cause: LossCause) {
+        self.order += 1;
+        self.lost_at.insert(ring, self.order);
+        let seats = self.seats.get(&ring).cloned().unwrap_or_default();
+        let key = (ring, cause.name());
+        match self.losses.get_mut(&key) {
+            Some((_, until, loss)) if time.saturating_sub(*until) < BURST => {
+                *until = time.max(*until);
+                loss.records = loss.records.saturating_add(records);
+            }
+            _ => {
+                let before =
+                    self.losses.insert(key, (time, time, LossCase { records, cause, seats }));
+                self.judge_loss(ring, before);
+            }
+        }
+    }
+
+    fn judge_loss(&mut self, ring: u32, loss: Option<(u64, u64, LossCase)>) {
+        if let Some((from, until, loss)) = loss {
+            self.judge(What::Loss(loss), ring, from, until.saturating_sub(from));
+        }
+    }
+
+    fn seat(&mut self, time: u64, ring: u32, seat: SeatNow) {
+        let same = |other: &SeatNow| (other.role, other.number) == (seat.role, seat.number);
+        let seats = self.seats.entry(ring).or_default();
+        seats.retain(|other| !same(other));
+        if seats.len() < SAMPLES {
+            seats.push(seat.clone());
+        }
+        let over = |(its, _, other): &(u32, u64, SeatNow)| *its == ring && same(other);
+        if let Some(at) = self.troubles.iter().position(over) {
+            let (_, since, other) = &self.troubles[at];
+            // Only what it holds has changed.
+            if (other.pid, other.holder) == (seat.pid, seat.holder) && other.holder != Holder::Alive
+            {
+                self.troubles[at].2.holds_up |= seat.holds_up;
+                return;
+            }
+            let (since, other) = (*since, other.clone());
+            self.troubles.remove(at);
+            self.judge(What::Owner(other), ring, since, time.saturating_sub(since));
+        }
+        let is_trouble = match seat.holder {
+            Holder::Stopped | Holder::Dead | Holder::DumpingCore => true,
+            Holder::Alive => seat.holds_up,
+            Holder::Gone => false,
+        };
+        if is_trouble {
+            self.troubles.push((ring, time, seat));
+        }
+    }
+
+    fn judge_gap(&mut self, mut gap: Gap) {
+        let (from, until) = (gap.from, gap.until);
+        gap.parts.contradicted |= self.threads.is_early(gap.thread, until);
+        let coverage = self.coverage(&gap);
+        let stopped = self.stopped.get(&gap.thread.pid).map_or(Stopped::default(), |stops| {
+            let within = |(begin, end): &(u64, u64)| stops.within(*begin, *end);
+            match coverage {
+                // A thread that had a CPU, or could run, was not stopped.
+                Coverage::Whole if !gap.parts.contradicted => {
+                    gap.parts.wait_times.iter().map(within).sum()
+                }
+                _ => within(&(from, until)),
+            }
+        });
+        let throttled = self.throttled.get(&gap.thread.pid).map_or(0, |samples| {
+            let before = samples.iter().rev().find(|(time, _)| *time <= from);
+            let after = samples.iter().find(|(time, _)| *time >= until).or(samples.last());
+            let (before, after) = (before.or(samples.first()), after);
+            before.zip(after).map_or(0, |((_, from), (_, until))| until.saturating_sub(*from))
+        });
+        let (ring, length) = (gap.ring, gap.length());
+        let has_faults = self.is_watched(Events::Faults, gap.thread.pid, from, until)
+            && self.holes.missing(Events::Faults, gap.thread.pid, from, until) == 0;
+        let what = What::Gap(GapCase { gap, coverage, has_faults, stopped, throttled });
+        self.judge(what, ring, from, length);
+    }
+
+    fn coverage(&self, gap: &Gap) -> Coverage {
+        let (from, until) = (gap.from, gap.until);
+        match self.holes.missing(Events::Switches, gap.thread.pid, from, until) {
+            _ if !self.is_watched(Events::Switches, gap.thread.pid, from, until) => Coverage::None,
+            0 if self.late.touches(from, until) => Coverage::Late,
+            0 => Coverage::Whole,
+            lost => Coverage::Lost(lost),
+        }
+    }
+
+    fn is_watched(&self, of: Events, pid: u32, from: u64, until: u64) -> bool {
+        let mut watches = [0, pid].into_iter().filter_map(|pid| self.watched.get(&(of, pid)));
+        watches.any(|times| times.covers(from, until))
+    }
+
+    fn judge(&mut self, what: What, ring: u32, time: u64, length: u64) {
+        if time.saturating_add(length) < self.options.since {
+            return;
+        }
+        let case = Case { what, ring, time, length, names: &self.names };
+        let finding = finding(&case, judge(self.rules.iter().copied(), &case));
+        let sum = self.report.sums.entry((finding.kind, finding.cause)).or_default();
+        sum.findings += 1;
+        sum.length = sum.length.saturating_add(length);
+        sum.records = sum.records.saturating_add(finding.records);
+        self.report.findings.push(finding);
+        if self.report.findings.len() >= 2 * KEPT {
+            self.sort();
+        }
+    }
+
+    fn sort(&mut self) {
+        self.report.findings.sort_by_key(|finding| {
+            let size = if finding.kind == Kind::Loss { finding.records } else { finding.length };
+            (finding.kind, std::cmp::Reverse(size), finding.time)
+        });
+        self.report.findings.truncate(KEPT);
+    }
+
+    /// Ends: what was still open is judged by what is known now.
+    #[must_use]
+    pub fn finish(mut self) -> Report {
+        while let Some(gap) = self.pending.pop_front() {
+            self.judge_gap(gap);
+        }
+        let mut losses: Vec<_> = std::mem::take(&mut self.losses).into_iter().collect();
+        losses.sort_by_key(|(key, _)| *key);
+        losses.into_iter().for_each(|((ring, _), loss)| self.judge_loss(ring, Some(loss)));
+        for (ring, since, seat) in std::mem::take(&mut self.troubles) {
+            self.judge(What::Owner(seat), ring, since, self.newest.saturating_sub(since));
+        }
+        self.sort();
+        let (from, until) = (self.first.unwrap_or(self.newest), self.newest);
+        let covered =
+            self.watched.get(&(Events::Switches, 0)).map_or(0, |times| times.within(from, until));
+        self.report.length = until.saturating_sub(from);
+        self.report.covered = covered.saturating_sub(self.holes.length());
+        self.report
+    }
+}
+
+/// Returns the kernel's ring that says it.
+fn source_of(fact: &Fact) -> Option<u32> {
+    match fact {
+        Fact::Switched { source, .. }
+        | Fact::Fault { source, .. }
+        | Fact::Started { source, .. }
+        | Fact::Ended { source, .. }
+        | Fact::Other { source } => Some(*source),
+        Fact::Named { source, .. } => *source,
+        _ => None,
+    }
+}
+
+/// Writes a finding by the rule that names the cause.
+pub(crate) fn finding(case: &Case<'_>, rule: Option<&Rule>) -> Finding {
+    let why = rule.map_or_else(|| rules::unknown(case), |rule| (rule.sentence)(case));
+    let ring = case.names.ring(case.ring);
+    let (kind, thread, name, records, sentence) = match &case.what {
+        What::Gap(gap) => {
+            let thread = gap.gap.thread;
+            let sentence =
+                format!("{} wrote nothing for {}: {why}", case.task(thread), span(case.length));
+            let name = case.names.of(thread).map(str::to_owned);
+            (Kind::Gap, Some(thread), name, 0, sentence)
+        }
+        What::Loss(loss) => {
+            let were = if loss.records == 1 { "record was" } else { "records were" };
+            let sentence = format!("{} {were} lost in ring {ring}: {why}", loss.records);
+            (Kind::Loss, None, None, loss.records, sentence)
+        }
+        What::Owner(seat) => {
+            let role = match seat.role {
+                crate::evidence::Role::Producer => "producer",
+                crate::evidence::Role::Consumer => "consumer",
+            };
+            let who = rules::named(Some(seat));
+            let sentence = format!("{role} {who} of ring {ring} {why}");
+            let thread = Thread { pid: seat.pid, tid: seat.pid };
+            (Kind::Owner, Some(thread), Some(seat.name.clone()), 0, sentence)
+        }
+    };
+    let by = rule.and_then(|rule| (rule.by)(case));
+    Finding {
+        kind,
+        time: case.time,
+        length: case.length,
+        ring,
+        thread,
+        name: name.filter(|name| !name.is_empty()),
+        records,
+        cause: rule.map_or(UNKNOWN, |rule| rule.cause),
+        certainty: rule.map_or(Certainty::Unknown, |rule| rule.certainty),
+        by: by.map(|task| (task, case.task(task))),
+        sentence,
+        parts: case.watched().cloned(),
+        preempted_by: rules::preempted_by(case),
+        stopped: case.gap().map_or(0, |gap| gap.stopped.surely),
+        throttled: case.gap().map_or(0, |gap| gap.throttled),
+    }
+}

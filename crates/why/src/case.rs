@@ -1,0 +1,121 @@
+//! A case: something out of the ordinary, with all the evidence there is. Rules judge it.
+
+use crate::evidence::{Holder, Role, SeatNow, Thread};
+use crate::gap::{Gap, Parts};
+use crate::names::Names;
+use crate::stops::Stopped;
+use perfring_events::LossCause;
+
+/// Whether the kernel's switches are known for a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coverage {
+    /// All of them.
+    Whole,
+    /// They were not recorded, or not for all of the time.
+    None,
+    /// The kernel had no room for this many of its records.
+    Lost(u64),
+    /// Records came too late for the order of time.
+    Late,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    /// A thread wrote nothing for a while.
+    Gap(GapCase),
+    /// Records were lost.
+    Loss(LossCase),
+    /// A holder of a seat is dead or stopped, or holds others up.
+    Owner(SeatNow),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct GapCase {
+    pub(crate) gap: Gap,
+    pub(crate) coverage: Coverage,
+    /// Whether all page faults of the process are known for that time.
+    pub(crate) has_faults: bool,
+    /// For how long of it the process was stopped, as a witness found.
+    pub(crate) stopped: Stopped,
+    /// For how long the cgroup was throttled in that time, ns.
+    pub(crate) throttled: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct LossCase {
+    pub(crate) records: u64,
+    pub(crate) cause: LossCause,
+    /// The seats of the ring at that time, as far as a witness saw them.
+    pub(crate) seats: Vec<SeatNow>,
+}
+
+/// What happened, and when.
+#[derive(Debug)]
+pub(crate) struct Case<'a> {
+    pub(crate) what: What,
+    pub(crate) ring: u32,
+    /// When it began, ns.
+    pub(crate) time: u64,
+    /// How long it took, ns.
+    pub(crate) length: u64,
+    pub(crate) names: &'a Names,
+}
+
+impl Case<'_> {
+    /// Returns the gap, if it is one.
+    pub(crate) fn gap(&self) -> Option<&GapCase> {
+        match &self.what {
+            What::Gap(gap) => Some(gap),
+            _ => None,
+        }
+    }
+
+    /// Returns what the kernel's switches say of a gap, if they are complete.
+    pub(crate) fn watched(&self) -> Option<&Parts> {
+        let gap = self.gap()?;
+        let known = gap.coverage == Coverage::Whole && !gap.gap.parts.contradicted;
+        known.then_some(&gap.gap.parts)
+    }
+
+    /// Returns the loss, if it is one by this cause.
+    pub(crate) fn loss(&self, by: perfring_consumer::Cause) -> Option<&LossCase> {
+        match &self.what {
+            What::Loss(loss) if loss.cause == LossCause::Ring(by) => Some(loss),
+            _ => None,
+        }
+    }
+
+    /// Returns the holder of a seat, if it is in this state.
+    pub(crate) fn owner(&self, holder: Holder) -> Option<&SeatNow> {
+        match &self.what {
+            What::Owner(seat) if seat.holder == holder => Some(seat),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn task(&self, thread: Thread) -> String {
+        self.names.task(thread)
+    }
+}
+
+impl LossCase {
+    /// Returns the consumer, if it is in this state, and the ring's only one: of several, nothing says which is behind.
+    pub(crate) fn consumer(&self, holder: Holder) -> Option<&SeatNow> {
+        let consumers = self.seats.iter().filter(|seat| seat.role == Role::Consumer);
+        let mut consumers = consumers.filter(|seat| seat.holder != Holder::Gone);
+        let only = consumers.next().filter(|_| consumers.next().is_none());
+        only.filter(|seat| seat.holder == holder)
+    }
+
+    /// Returns whether the seats of consumers are known, and none has a holder.
+    pub(crate) fn has_no_consumer(&self) -> bool {
+        let mut seats = self.seats.iter().filter(|seat| seat.role == Role::Consumer).peekable();
+        seats.peek().is_some() && seats.all(|seat| seat.holder == Holder::Gone)
+    }
+
+    /// Returns the producer for which the others wait.
+    pub(crate) fn holder(&self) -> Option<&SeatNow> {
+        self.seats.iter().find(|seat| seat.role == Role::Producer && seat.holds_up)
+    }
+}

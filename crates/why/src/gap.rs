@@ -1,0 +1,126 @@
+//! What a thread did between two of its records, in parts of time.
+
+use crate::evidence::Thread;
+
+/// The limit of waits whose times are kept: more are counted and added up.
+const WAITS: usize = 256;
+/// The limit of tasks that are told apart among those that ran while a thread was preempted.
+const TASKS: usize = 64;
+/// Page faults that follow each other within this time are one run of faults, ns: a fault takes half a microsecond to a few,
+/// and an observed one some more.
+pub(crate) const FAULT_RUN: u64 = 10_000;
+
+/// What a thread did in a time that the kernel's switches cover, ns of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// It had a CPU.
+    pub ran: u64,
+    /// Within that time: page faults followed each other without a pause of 10 µs.
+    pub faulting: u64,
+    /// How many page faults there were.
+    pub faults: u64,
+    /// It could run, and others did: these tasks.
+    pub preempted: Vec<(Thread, u64)>,
+    /// It could run, and the kernel does not say which tasks did.
+    pub preempted_by_unknown: u64,
+    /// It could run, and the CPU that it had left had no task to run.
+    pub kept: u64,
+    /// How often it was preempted.
+    pub preemptions: u64,
+    /// It did not want to run: it slept or waited, or it was stopped.
+    pub waited: u64,
+    /// How often it did so.
+    pub waits: u64,
+    /// When it did so, of the first waits.
+    pub wait_times: Vec<(u64, u64)>,
+    /// How often it continued on another CPU than before.
+    pub migrations: u64,
+    /// The kernel's switches and the records contradict each other: something is missing.
+    pub contradicted: bool,
+    /// The time of the last page fault of a run.
+    last_fault: Option<u64>,
+}
+
+impl Parts {
+    /// Returns the time for which it could run, and had no CPU.
+    #[must_use]
+    pub fn off_cpu(&self) -> u64 {
+        self.preempted_in_all().saturating_add(self.kept)
+    }
+
+    /// Returns the time for which other tasks ran in its place.
+    #[must_use]
+    pub fn preempted_in_all(&self) -> u64 {
+        let by = self.preempted.iter().map(|(_, ns)| *ns).fold(0, u64::saturating_add);
+        by.saturating_add(self.preempted_by_unknown)
+    }
+
+    /// Returns the task that ran longest in its place.
+    #[must_use]
+    pub fn preempted_most(&self) -> Option<(Thread, u64)> {
+        self.preempted.iter().copied().max_by_key(|(_, ns)| *ns)
+    }
+
+    /// Adds a time for which this task ran in its place.
+    pub(crate) fn add_preempted(&mut self, by: Option<Thread>, ns: u64) {
+        let sum = match by {
+            _ if ns == 0 => return,
+            Some(task) if task.is_idle() => &mut self.kept,
+            Some(task) => match self.preempted.iter().position(|(known, _)| *known == task) {
+                Some(at) => &mut self.preempted[at].1,
+                None if self.preempted.len() < TASKS => {
+                    self.preempted.push((task, ns));
+                    return;
+                }
+                None => &mut self.preempted_by_unknown,
+            },
+            None => &mut self.preempted_by_unknown,
+        };
+        *sum = sum.saturating_add(ns);
+    }
+
+    pub(crate) fn add_wait(&mut self, from: u64, until: u64) {
+        self.waited = self.waited.saturating_add(until.saturating_sub(from));
+        self.waits += 1;
+        if self.wait_times.len() < WAITS {
+            self.wait_times.push((from, until));
+        }
+    }
+
+    pub(crate) fn add_fault(&mut self, time: u64) {
+        self.faults += 1;
+        if let Some(last) = self.last_fault {
+            let since = time.saturating_sub(last);
+            self.faulting += if since <= FAULT_RUN { since } else { 0 };
+        }
+        self.last_fault = Some(time);
+    }
+
+    /// Ends a run of faults: it left its CPU.
+    pub(crate) fn end_faults(&mut self) {
+        self.last_fault = None;
+    }
+}
+
+/// A time between two records of one thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The thread.
+    pub thread: Thread,
+    /// The number of the ring with the record after the gap.
+    pub ring: u32,
+    /// The time of the record before, ns.
+    pub from: u64,
+    /// The time of the record after, ns.
+    pub until: u64,
+    /// What the thread did meanwhile, if the kernel's switches say.
+    pub parts: Parts,
+}
+
+impl Gap {
+    /// Returns how long it is, ns.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.until.saturating_sub(self.from)
+    }
+}

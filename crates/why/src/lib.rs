@@ -1,0 +1,41 @@
+//! Why a thread wrote late, and why records were lost: the records of rings, joined with the kernel's context switches and
+//! page faults, and with what a witness saw of the processes in /proc.
+//!
+//! An [`Analysis`] takes [`Evidence`] in the order of time, and returns [`Finding`]s: what happened, when, for how long, to which
+//! thread, by which cause, and how sure that is. [`Facts`] turns the events of a recording, or of rings, into evidence.
+//!
+//! | part | has |
+//! |---|---|
+//! | `evidence` | what can be known of a moment |
+//! | `facts` | evidence from the events of rings, of the kernel and of a witness |
+//! | [`witness`] | the records of a witness |
+//! | `threads`, `gap` | what a thread did between two records |
+//! | `rules` | the table of causes: a condition, a sentence, a certainty |
+//! | `analysis` | all of it, in the order of time |
+//!
+//! A cause is never guessed. Where the kernel's events do not cover a gap, or contradict the records, the cause is `unknown`,
+//! and the sentence says what is missing.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+
+mod analysis;
+mod case;
+mod evidence;
+mod facts;
+mod finding;
+mod gap;
+mod holes;
+mod names;
+mod rules;
+mod stops;
+mod threads;
+mod times;
+pub mod witness;
+
+pub use analysis::{Analysis, Options};
+pub use evidence::{Events, Evidence, Fact, Holder, Role, SeatNow, Switch, Thread, Writer};
+pub use facts::{Facts, is_evidence, named};
+pub use finding::{Certainty, Finding, Kind, Report, Sum, UNKNOWN};
+pub use gap::{Gap, Parts};
+pub use names::span;
+pub use rules::causes;

@@ -1,0 +1,103 @@
+//! What tasks and rings are called.
+
+use crate::evidence::Thread;
+use std::collections::HashMap;
+
+/// The limit of tasks whose names are kept.
+const MOST: usize = 1 << 18;
+
+/// The names of tasks and of rings.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    tasks: HashMap<u32, String>,
+    rings: HashMap<u32, String>,
+}
+
+impl Names {
+    pub(crate) fn add(&mut self, thread: Thread, name: &str) {
+        if self.tasks.len() < MOST || self.tasks.contains_key(&thread.tid) {
+            self.tasks.insert(thread.tid, printable(name));
+        }
+    }
+
+    /// A task has the name of the one that started it.
+    pub(crate) fn inherit(&mut self, thread: Thread, parent: Thread) {
+        if let Some(name) = self.tasks.get(&parent.tid).cloned() {
+            self.add(thread, &name);
+        }
+    }
+
+    pub(crate) fn add_ring(&mut self, ring: u32, name: &str) {
+        self.rings.insert(ring, printable(name));
+    }
+
+    /// Returns a ring's name.
+    pub(crate) fn ring(&self, ring: u32) -> String {
+        self.rings.get(&ring).cloned().unwrap_or_else(|| format!("number {ring}"))
+    }
+
+    /// Returns the name of a task, if it is known.
+    pub(crate) fn of(&self, thread: Thread) -> Option<&str> {
+        self.tasks.get(&thread.tid).map(String::as_str)
+    }
+
+    /// Describes a task: `stress (123)`, or `worker (124 of shop 120)`.
+    pub(crate) fn task(&self, thread: Thread) -> String {
+        let Thread { pid, tid } = thread;
+        let process = self.tasks.get(&pid);
+        match (self.of(thread), process) {
+            (Some(name), _) if pid == tid || pid == 0 => format!("{name} ({tid})"),
+            (Some(name), Some(process)) => format!("{name} ({tid} of {process} {pid})"),
+            (Some(name), None) => format!("{name} ({tid} of process {pid})"),
+            (None, _) if pid == tid => format!("process {pid}"),
+            (None, _) => format!("thread {tid} of process {pid}"),
+        }
+    }
+}
+
+/// Returns a text without control characters.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// Formats a length of time to three digits: `850 ns`, `420 µs`, `3.10 ms`, `1.25 s`.
+#[must_use]
+pub fn span(ns: u64) -> String {
+    let scaled = |unit: f64, name: &str| {
+        let value = ns as f64 / unit;
+        match value {
+            ..10.0 => format!("{value:.2} {name}"),
+            ..100.0 => format!("{value:.1} {name}"),
+            _ => format!("{value:.0} {name}"),
+        }
+    };
+    match ns {
+        0..=999 => format!("{ns} ns"),
+        1_000..=999_999 => scaled(1e3, "µs"),
+        1_000_000..=999_999_999 => scaled(1e6, "ms"),
+        _ => scaled(1e9, "s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_and_times_are_described() {
+        let mut names = Names::default();
+        let (shop, worker) = (Thread { pid: 120, tid: 120 }, Thread { pid: 120, tid: 124 });
+        assert_eq!(names.task(shop), "process 120");
+        assert_eq!(names.task(worker), "thread 124 of process 120");
+        names.add(shop, "sh\u{1b}op");
+        names.inherit(worker, shop);
+        assert_eq!(names.task(worker), "sh?op (124 of sh?op 120)");
+        names.add(worker, "worker");
+        assert_eq!(
+            [names.task(shop), names.task(worker)],
+            ["sh?op (120)", "worker (124 of sh?op 120)"]
+        );
+        let times = [7, 1_500, 420_000, 3_100_000, 99_960_000, 1_250_000_000];
+        assert_eq!(times.map(span), ["7 ns", "1.50 µs", "420 µs", "3.10 ms", "100.0 ms", "1.25 s"]);
+    }
+}

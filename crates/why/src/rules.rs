@@ -1,0 +1,297 @@
+//! The rules, as a table: a condition over the evidence, a sentence, and a certainty. The tests beside it have a case for each.
+//!
+//! The first rule that explains more than half of a case's time names its cause; a rule that explains a loss or an owner
+//! explains all of it. A rule stands above those that it is a special case of. No rule guesses: where none applies, the cause
+//! is unknown, and the sentence says what is missing.
+
+use crate::case::{Case, Coverage, What};
+use crate::evidence::{Holder, SeatNow, Thread};
+use crate::finding::Certainty::{self, Certain, Likely};
+use crate::gap::Parts;
+use crate::names::span;
+use perfring_consumer::Cause;
+
+/// A rule.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    /// The cause that it names.
+    pub(crate) cause: &'static str,
+    pub(crate) certainty: Certainty,
+    /// How much of the case's time it explains, ns; [`ALL`] for a case without parts.
+    pub(crate) explains: fn(&Case<'_>) -> Option<u64>,
+    /// What happened, to follow "TASK wrote nothing for SPAN:" or "N records were lost:" or "PRODUCER".
+    pub(crate) sentence: fn(&Case<'_>) -> String,
+    /// The task that is to blame.
+    pub(crate) by: fn(&Case<'_>) -> Option<Thread>,
+}
+
+const ALL: u64 = u64::MAX;
+
+/// The table.
+#[rustfmt::skip]
+pub(crate) static RULES: [Rule; 22] = [
+    // A gap between two records of a thread.
+    Rule {
+        cause: "stopped", certainty: Certain, by: no_task,
+        explains: |case| case.gap().map(|gap| gap.stopped.surely),
+        sentence: |case| format!("a signal or a debugger had stopped the process for {} at least{}", span(case.gap().map_or(0, |gap| gap.stopped.surely)), rest(case)),
+    },
+    Rule {
+        cause: "stopped briefly", certainty: Likely, by: no_task,
+        explains: |case| case.gap().map(|gap| gap.stopped.possibly),
+        sentence: |case| format!("the process was found stopped by a signal or a debugger, for {} at most{}", span(case.gap().map_or(0, |gap| gap.stopped.possibly)), rest(case)),
+    },
+    Rule {
+        cause: "throttled", certainty: Likely, by: no_task,
+        explains: |case| Some(case.gap()?.throttled.min(case.watched()?.off_cpu())),
+        sentence: |case| format!("its cgroup had used up its quota of CPU time, and was throttled for {}{}", span(case.gap().map_or(0, |gap| gap.throttled)), rest(case)),
+    },
+    Rule {
+        cause: "preempted", certainty: Certain,
+        by: |case| case.watched()?.preempted_most().map(|(task, _)| task),
+        explains: |case| Some(case.watched()?.preempted_in_all()),
+        sentence: |case| format!("it was preempted by {}{}", culprits(case), rest(case)),
+    },
+    Rule {
+        cause: "kept waiting", certainty: Certain, by: no_task,
+        explains: |case| Some(case.watched()?.kept),
+        sentence: |case| format!("it could run, and got no CPU for {}, while the CPU that it had left was idle{}", span(case.watched().map_or(0, |parts| parts.kept)), rest(case)),
+    },
+    Rule {
+        cause: "blocked", certainty: Certain, by: no_task,
+        explains: |case| Some(case.watched()?.waited),
+        sentence: |case| format!("it left its CPU to sleep or to wait, {}{}", waits(case), rest(case)),
+    },
+    Rule {
+        cause: "page faults", certainty: Likely, by: no_task,
+        explains: |case| Some(case.watched()?.faulting),
+        sentence: |case| format!("it had a CPU, and {} page faults followed each other for {}{}", case.watched().map_or(0, |parts| parts.faults), span(case.watched().map_or(0, |parts| parts.faulting)), rest(case)),
+    },
+    Rule {
+        cause: "own code", certainty: Certain, by: no_task,
+        explains: |case| case.gap()?.has_faults.then_some(case.watched()?.ran.saturating_sub(case.watched()?.faulting)),
+        sentence: |case| format!("it had a CPU for {}, so its own code, or the kernel on its behalf, took that long{}", span(case.watched().map_or(0, |parts| parts.ran)), rest(case)),
+    },
+    Rule {
+        cause: "own code or page faults", certainty: Certain, by: no_task,
+        explains: |case| (!case.gap()?.has_faults).then_some(case.watched()?.ran),
+        sentence: |case| format!("it had a CPU for {}: its own code took that long, or page faults did, which are not all recorded{}", span(case.watched().map_or(0, |parts| parts.ran)), rest(case)),
+    },
+    Rule {
+        cause: "several", certainty: Certain, by: no_task,
+        explains: |case| case.watched().map(|_| ALL),
+        sentence: |case| format!("no single cause explains half of it{}", rest(case)),
+    },
+    // A loss.
+    Rule {
+        cause: "consumer stopped", certainty: Certain, by: |case| consumer(case, Holder::Stopped).map(of_seat),
+        explains: |case| consumer(case, Holder::Stopped).map(|_| ALL),
+        sentence: |case| format!("the ring was full, and its consumer {} was stopped by a signal or a debugger", named(consumer(case, Holder::Stopped))),
+    },
+    Rule {
+        cause: "consumer dead", certainty: Certain, by: |case| consumer(case, Holder::Dead).map(of_seat),
+        explains: |case| consumer(case, Holder::Dead).map(|_| ALL),
+        sentence: |case| format!("the ring was full, and its consumer {} had been killed or had crashed", named(consumer(case, Holder::Dead))),
+    },
+    Rule {
+        cause: "slow consumer", certainty: Likely, by: |case| consumer(case, Holder::Alive).map(of_seat),
+        explains: |case| consumer(case, Holder::Alive).map(|_| ALL),
+        sentence: |case| format!("the ring was full: its consumer {} was alive, and released less than the producers wrote", named(consumer(case, Holder::Alive))),
+    },
+    Rule {
+        cause: "no consumer", certainty: Certain, by: no_task,
+        explains: |case| case.loss(Cause::Full)?.has_no_consumer().then_some(ALL),
+        sentence: |_| "the ring was full, and no process had the seat of its consumer".to_owned(),
+    },
+    Rule {
+        cause: "lapped", certainty: Certain, by: no_task,
+        explains: |case| case.loss(Cause::Lapped).map(|_| ALL),
+        sentence: |_| "the reader came too late: producers had overwritten the records, or the consumer had released them, before the reader came to them".to_owned(),
+    },
+    Rule {
+        cause: "too large", certainty: Certain, by: no_task,
+        explains: |case| case.loss(Cause::TooLarge).map(|_| ALL),
+        sentence: |_| "the records were larger than the ring takes".to_owned(),
+    },
+    Rule {
+        cause: "reservation", certainty: Certain, by: |case| holder(case, Cause::Pending).map(of_seat),
+        explains: |case| holder(case, Cause::Pending).map(|_| ALL),
+        sentence: |case| format!("an older reservation was open, of producer {}{}", named(holder(case, Cause::Pending)), is_how(holder(case, Cause::Pending))),
+    },
+    Rule {
+        cause: "lock", certainty: Certain, by: |case| holder(case, Cause::Contended).map(of_seat),
+        explains: |case| holder(case, Cause::Contended).map(|_| ALL),
+        sentence: |case| format!("the ring's lock was held by producer {}{}", named(holder(case, Cause::Contended)), is_how(holder(case, Cause::Contended))),
+    },
+    // The holder of a seat.
+    Rule {
+        cause: "owner stopped", certainty: Certain, by: no_task,
+        explains: |case| case.owner(Holder::Stopped).map(|_| ALL),
+        sentence: |case| format!("is stopped by a signal or a debugger{}", holds_up(case.owner(Holder::Stopped))),
+    },
+    Rule {
+        cause: "owner dead", certainty: Certain, by: no_task,
+        explains: |case| case.owner(Holder::Dead).map(|_| ALL),
+        sentence: |case| format!("was killed or has crashed{}", holds_up(case.owner(Holder::Dead))),
+    },
+    Rule {
+        cause: "owner dumps core", certainty: Certain, by: no_task,
+        explains: |case| case.owner(Holder::DumpingCore).map(|_| ALL),
+        sentence: |case| format!("dumps core, and keeps its seat until that is written{}", holds_up(case.owner(Holder::DumpingCore))),
+    },
+    Rule {
+        cause: "owner holds up", certainty: Certain, by: no_task,
+        explains: |case| case.owner(Holder::Alive).filter(|seat| seat.holds_up).map(|_| ALL),
+        sentence: |_| "is alive, and the other producers wait for its reservation or lock".to_owned(),
+    },
+];
+
+/// Returns the causes that the rules name, in the order of the table.
+///
+/// ```
+/// assert!(perfring_why::causes().any(|cause| cause == "preempted"));
+/// ```
+pub fn causes() -> impl Iterator<Item = &'static str> {
+    RULES.iter().map(|rule| rule.cause)
+}
+
+/// Returns the rule that names the cause: the first that explains more than half.
+pub(crate) fn judge(
+    mut rules: impl Iterator<Item = &'static Rule>,
+    case: &Case<'_>,
+) -> Option<&'static Rule> {
+    rules.find(|rule| {
+        (rule.explains)(case).is_some_and(|explained| explained > 0 && explained > case.length / 2)
+    })
+}
+
+/// Says why the cause of a case is unknown.
+pub(crate) fn unknown(case: &Case<'_>) -> String {
+    let Some(gap) = case.gap() else {
+        return match &case.what {
+            What::Loss(loss) if loss.seats.is_empty() => {
+                format!(
+                    "the ring says \"{}\", and nothing says how its processes were; record with `perfring record DIR --why`",
+                    loss.cause.name()
+                )
+            }
+            What::Loss(loss) => {
+                format!("the ring says \"{}\"", loss.cause.name())
+            }
+            _ => "is held up".to_owned(),
+        };
+    };
+    match gap.coverage {
+        Coverage::None => "unknown: no kernel events; record with `perfring record DIR --why`".to_owned(),
+        Coverage::Lost(records) => {
+            format!("unknown: the kernel had no room for {records} of its events in that time")
+        }
+        Coverage::Late => "unknown: events of that time came too late to be put in order".to_owned(),
+        Coverage::Whole => {
+            "unknown: the kernel's events and the records contradict each other, so something is missing".to_owned()
+        }
+    }
+}
+
+fn no_task(_: &Case<'_>) -> Option<Thread> {
+    None
+}
+
+/// Returns a consumer that is in this state, where the ring was full.
+fn consumer<'a>(case: &'a Case<'_>, holder: Holder) -> Option<&'a SeatNow> {
+    case.loss(Cause::Full)?.consumer(holder)
+}
+
+/// Returns the producer for which others waited, where records were refused by this cause.
+fn holder<'a>(case: &'a Case<'_>, cause: Cause) -> Option<&'a SeatNow> {
+    case.loss(cause)?.holder()
+}
+
+fn of_seat(seat: &SeatNow) -> Thread {
+    Thread { pid: seat.pid, tid: seat.pid }
+}
+
+/// Describes the holder of a seat.
+pub(crate) fn named(seat: Option<&SeatNow>) -> String {
+    match seat {
+        Some(seat) if seat.name.is_empty() => format!("process {}", seat.pid),
+        Some(seat) => format!("{} ({})", seat.name, seat.pid),
+        None => String::new(),
+    }
+}
+
+fn is_how(seat: Option<&SeatNow>) -> &'static str {
+    match seat.map(|seat| seat.holder) {
+        Some(Holder::Stopped) => ", which was stopped by a signal or a debugger",
+        Some(Holder::Dead) => ", which had been killed or had crashed",
+        Some(Holder::DumpingCore) => ", which dumped core",
+        _ => "",
+    }
+}
+
+fn holds_up(seat: Option<&SeatNow>) -> &'static str {
+    match seat.is_some_and(|seat| seat.holds_up) {
+        true => ", and the other producers wait for its reservation or lock",
+        false => "",
+    }
+}
+
+/// Returns the tasks that ran in a thread's place, with their names: the longest first.
+pub(crate) fn preempted_by(case: &Case<'_>) -> Vec<(Thread, String, u64)> {
+    let by = case.watched().map_or(&[][..], |parts| &parts.preempted);
+    let mut by: Vec<_> = by.iter().map(|(task, ns)| (*task, case.task(*task), *ns)).collect();
+    by.sort_by_key(|(task, _, ns)| (std::cmp::Reverse(*ns), *task));
+    by
+}
+
+/// Names the tasks that ran in a thread's place: the one that explains most of it, or the first three.
+fn culprits(case: &Case<'_>) -> String {
+    let all = case.watched().map_or(0, Parts::preempted_in_all);
+    match &preempted_by(case)[..] {
+        [] => format!("a task that is not known, for {}", span(all)),
+        [(_, task, ns)] if *ns == all => format!("{task} for {}", span(*ns)),
+        [(_, task, ns), ..] if *ns > all / 2 => {
+            format!("{task} for {}, and by others for {}", span(*ns), span(all.saturating_sub(*ns)))
+        }
+        by => {
+            let some = by.iter().take(3);
+            let some: Vec<String> =
+                some.map(|(_, task, ns)| format!("{task} for {}", span(*ns))).collect();
+            format!("several tasks for {}: {}", span(all), some.join(", "))
+        }
+    }
+}
+
+fn waits(case: &Case<'_>) -> String {
+    let (waits, waited) = case.watched().map_or((0, 0), |parts| (parts.waits, parts.waited));
+    match waits {
+        1 => format!("once, for {}", span(waited)),
+        _ => format!("{waits} times, for {}", span(waited)),
+    }
+}
+
+/// Adds up the parts of a gap.
+fn rest(case: &Case<'_>) -> String {
+    let Some(parts) = case.watched() else { return String::new() };
+    let times = [
+        ("ran", parts.ran),
+        ("preempted", parts.preempted_in_all()),
+        ("kept from an idle CPU", parts.kept),
+        ("waited", parts.waited),
+    ];
+    let times = times.iter().filter(|(_, ns)| *ns > 0);
+    let mut said: Vec<String> = times.map(|(what, ns)| format!("{what} {}", span(*ns))).collect();
+    let counts = [("page fault", parts.faults), ("move to another CPU", parts.migrations)];
+    for (what, number) in counts.into_iter().filter(|(_, number)| *number > 0) {
+        said.push(match (number, what) {
+            (1, _) => format!("1 {what}"),
+            (_, "page fault") => format!("{number} page faults"),
+            _ => format!("{number} moves to other CPUs"),
+        });
+    }
+    format!(" ({})", said.join(", "))
+}
+
+#[cfg(test)]
+#[path = "rules_tests.rs"]
+mod tests;

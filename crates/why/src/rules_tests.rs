@@ -1,0 +1,481 @@
+//! A case for each rule, as evidence: lines of a time in µs, a word, and what it is about. Each case fails without its rule.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue has failed")]
+
+use super::*;
+use crate::analysis::{Analysis, Options};
+use crate::evidence::{Events, Evidence, Fact, Role, Switch, Writer};
+use crate::finding::{Finding, Kind, Report, UNKNOWN};
+use perfring_events::LossCause;
+
+/// The thread of the cases; its process has a ring, number 0.
+const SHOP: Thread = Thread { pid: 17, tid: 17 };
+
+/// Reads a line of a case: `TIME write`, `TIME in CPU`, `TIME out CPU NEXT`, `TIME preempt CPU NEXT`, `TIME run CPU TASK`,
+/// `TIME fault`, `TIME stop BEFORE`, `TIME continue BEFORE`, `TIME throttled TOTAL`, `TIME watch`, `TIME faults`, `TIME unwatch`, `TIME missing`, `TIME missing-faults`,
+/// `TIME lost NUMBER CAUSE`, `TIME seat ROLE STATE [held]`.
+fn evidence(line: &str) -> Evidence {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let number = |at: usize| words[at].parse::<u32>().unwrap();
+    let task = |at: usize| match words[at] {
+        "-" => None,
+        _ => Some(Thread { pid: number(at), tid: number(at) }),
+    };
+    let switched =
+        |thread, how, next| Fact::Switched { source: 9, thread, cpu: number(2), how, next };
+    let fact = match words[1] {
+        "write" => Fact::Record { ring: 0, writer: Writer::Thread(SHOP) },
+        "in" => switched(SHOP, Switch::In, None),
+        "out" => switched(SHOP, Switch::Out, task(3)),
+        "preempt" => switched(SHOP, Switch::Preempted, task(3)),
+        "run" => switched(task(3).unwrap(), Switch::In, None),
+        "fault" => Fact::Fault { source: 9, thread: SHOP },
+        "stop" | "continue" => {
+            let (stopped, before) = (words[1] == "stop", u64::from(number(2)) * 1_000);
+            Fact::Stopped { pid: SHOP.pid, stopped, before, look: u64::from(number(0)) * 1_000 }
+        }
+        "throttled" => Fact::Throttled { pid: SHOP.pid, total: u64::from(number(2)) * 1_000 },
+        "watch" => Fact::Watched { of: Events::Switches, pid: 0 },
+        "faults" => Fact::Watched { of: Events::Faults, pid: SHOP.pid },
+        "unwatch" => Fact::Unwatched { of: Events::Switches, pid: 0 },
+        "missing" => Fact::Missing { of: Events::Switches, pid: 0, source: 9, records: 5 },
+        "missing-faults" => Fact::Missing { of: Events::Faults, pid: 17, source: 8, records: 5 },
+        "lost" => {
+            let causes = Cause::REFUSED.into_iter().chain([Cause::Lapped, Cause::Foreign]);
+            let cause = causes.into_iter().find(|cause| cause.name() == words[3]).unwrap();
+            Fact::Lost { ring: 0, records: number(2).into(), cause: LossCause::Ring(cause) }
+        }
+        "seat" => {
+            let role = if words[2] == "producer" { Role::Producer } else { Role::Consumer };
+            let holder = match words[3] {
+                "alive" => Holder::Alive,
+                "stopped" => Holder::Stopped,
+                "dumping" => Holder::DumpingCore,
+                "dead" => Holder::Dead,
+                _ => Holder::Gone,
+            };
+            let holds_up = words.get(4) == Some(&"held");
+            let name = "till".to_owned();
+            Fact::Seat {
+                ring: 0,
+                seat: SeatNow { role, number: 0, pid: 20, name, holder, holds_up },
+            }
+        }
+        word => panic!("{word}"),
+    };
+    Evidence { time: words[0].parse::<u64>().unwrap() * 1_000, fact }
+}
+
+/// Analyzes a case.
+fn report(case: &str) -> Report {
+    let mut analysis = Analysis::new(Options { slower_than: 100_000, since: 0 });
+    let named = |tid, name: &str| {
+        let fact =
+            Fact::Named { source: None, thread: Thread { pid: tid, tid }, name: name.to_owned() };
+        Evidence { time: 0, fact }
+    };
+    for (tid, name) in [(17, "shop"), (99, "hog"), (98, "cron")] {
+        analysis.add(named(tid, name));
+    }
+    analysis.add(Evidence { time: 0, fact: Fact::Ring { ring: 0, name: "orders".to_owned() } });
+    for line in case.lines().filter(|line| !line.trim().is_empty()) {
+        analysis.add(evidence(line));
+    }
+    analysis.finish()
+}
+
+/// A rule's cause, a case that it names, and what its sentence says.
+const CASES: [(&str, &str, &str); 22] = [
+    (
+        "stopped",
+        "0 watch
+         1 write
+         10 out 0 0
+         3000 stop 5
+         80000 stop 60000
+         91000 continue 80000
+         90010 in 0
+         90020 write",
+        "shop (17) wrote nothing for 90.0 ms: a signal or a debugger had stopped the process for 77.0 ms at least",
+    ),
+    (
+        "stopped briefly",
+        "0 watch
+         1 write
+         10 out 0 0
+         20000 stop 5
+         30010 in 0
+         30020 write
+         40000 continue 20000",
+        "shop (17) wrote nothing for 30.0 ms: the process was found stopped by a signal or a debugger, for 30.0 ms at most",
+    ),
+    (
+        "throttled",
+        "0 watch
+         0 throttled 0
+         1 write
+         10 preempt 0 99
+         900 run 0 98
+         2990 in 0
+         3000 write
+         9000 throttled 2980",
+        "was throttled for 2.98 ms",
+    ),
+    (
+        "preempted",
+        "0 watch
+         1 write
+         101 preempt 0 99
+         3001 in 0
+         3101 write",
+        "shop (17) wrote nothing for 3.10 ms: it was preempted by hog (99) for 2.90 ms (ran 200 µs, preempted 2.90 ms)",
+    ),
+    (
+        "kept waiting",
+        "0 watch
+         1 write
+         10 preempt 0 0
+         2990 in 1
+         3000 write",
+        "it could run, and got no CPU for 2.98 ms, while the CPU that it had left was idle",
+    ),
+    (
+        "blocked",
+        "0 watch
+         1 write
+         10 out 0 99
+         1000 in 0
+         1010 out 0 99
+         2990 in 0
+         3000 write",
+        "it left its CPU to sleep or to wait, 2 times, for 2.97 ms (ran 29.0 µs, waited 2.97 ms)",
+    ),
+    (
+        "page faults",
+        "0 watch
+         1 write
+         2 fault
+         10 fault
+         18 fault
+         26 fault
+         34 fault
+         42 fault
+         50 fault
+         58 fault
+         66 fault
+         74 fault
+         82 fault
+         101 write",
+        "it had a CPU, and 11 page faults followed each other for 80.0 µs",
+    ),
+    (
+        "own code",
+        "0 watch
+         0 faults
+         1 write
+         500 fault
+         3001 write",
+        "it had a CPU for 3.00 ms, so its own code, or the kernel on its behalf, took that long (ran 3.00 ms, 1 page fault)",
+    ),
+    (
+        "own code or page faults",
+        "0 watch
+         0 faults
+         1 write
+         500 fault
+         2000 missing-faults
+         3001 write",
+        "its own code took that long, or page faults did, which are not all recorded (ran 3.00 ms, 1 page fault)",
+    ),
+    (
+        "several",
+        "0 watch
+         1 write
+         1001 preempt 0 99
+         2001 in 0
+         2001 out 0 0
+         3001 in 1
+         3001 write",
+        "no single cause explains half of it (ran 1.00 ms, preempted 1.00 ms, waited 1.00 ms, 1 move to another CPU)",
+    ),
+    (
+        "consumer stopped",
+        "0 seat consumer stopped
+         5 lost 40 full",
+        "40 records were lost in ring orders: the ring was full, and its consumer till (20) was stopped",
+    ),
+    (
+        "consumer dead",
+        "0 seat consumer dead
+         5 lost 40 full",
+        "its consumer till (20) had been killed or had crashed",
+    ),
+    (
+        "slow consumer",
+        "0 seat consumer alive
+         5 lost 1 full",
+        "1 record was lost in ring orders: the ring was full: its consumer till (20) was alive, and released less",
+    ),
+    (
+        "no consumer",
+        "0 seat consumer gone
+         5 lost 40 full",
+        "no process had the seat of its consumer",
+    ),
+    ("lapped", "5 lost 40 lapped", "the reader came too late"),
+    ("too large", "5 lost 40 too_large", "larger than the ring takes"),
+    (
+        "reservation",
+        "0 seat producer stopped held
+         5 lost 40 pending",
+        "an older reservation was open, of producer till (20), which was stopped",
+    ),
+    (
+        "lock",
+        "0 seat producer dead held
+         5 lost 40 contended",
+        "the ring's lock was held by producer till (20), which had been killed or had crashed",
+    ),
+    (
+        "owner stopped",
+        "0 seat producer stopped held
+         5 seat producer alive",
+        "producer till (20) of ring orders is stopped by a signal or a debugger, and the other producers wait",
+    ),
+    (
+        "owner dead",
+        "0 seat producer dead",
+        "producer till (20) of ring orders was killed or has crashed",
+    ),
+    ("owner dumps core", "0 seat consumer dumping", "consumer till (20) of ring orders dumps core"),
+    (
+        "owner holds up",
+        "0 seat producer alive held",
+        "producer till (20) of ring orders is alive, and the other producers wait for its reservation or lock",
+    ),
+];
+
+/// Returns the finding of this kind of a report, of which there is one.
+fn only(report: &Report, kind: Kind) -> &Finding {
+    let mut of_kind = report.findings.iter().filter(|finding| finding.kind == kind);
+    let first = of_kind.next().unwrap_or_else(|| panic!("no {kind:?}: {report:#?}"));
+    assert_eq!(of_kind.next(), None);
+    first
+}
+
+/// Returns the kind of a rule's cases.
+fn kind_of(rule: usize) -> Kind {
+    match rule {
+        0..10 => Kind::Gap,
+        10..18 => Kind::Loss,
+        _ => Kind::Owner,
+    }
+}
+
+#[test]
+fn each_rule_names_the_cause_of_its_case() {
+    for (nth, (rule, (cause, case, says))) in RULES.iter().zip(CASES).enumerate() {
+        assert_eq!(rule.cause, cause, "the cases are in the order of the rules");
+        let report = report(case);
+        let finding = only(&report, kind_of(nth));
+        println!("{}: {}", finding.cause, finding.sentence);
+        assert_eq!((finding.cause, finding.certainty), (cause, rule.certainty), "{finding:?}");
+        assert!(finding.sentence.contains(says), "{}", finding.sentence);
+    }
+}
+
+/// Judged by the other rules alone, no case has the cause of the rule that is left out.
+#[test]
+fn no_case_is_named_without_its_rule() {
+    assert_eq!(RULES.len(), CASES.len());
+    for (nth, (cause, case, _)) in CASES.into_iter().enumerate() {
+        let rest = RULES.iter().enumerate().filter(|(other, _)| *other != nth);
+        let rest: Vec<&'static Rule> = rest.map(|(_, rule)| rule).collect();
+        let mut analysis = Analysis::with_rules(Options { slower_than: 100_000, since: 0 }, rest);
+        case.lines().for_each(|line| analysis.add(evidence(line)));
+        let report = analysis.finish();
+        let found: Vec<_> = report.findings.iter().map(|finding| finding.cause).collect();
+        assert!(!found.contains(&cause), "{cause}: {found:?}");
+    }
+}
+
+/// Returns the cause and the sentence of the only gap.
+fn gap(case: &str) -> (&'static str, String) {
+    let report = report(case);
+    let finding = only(&report, Kind::Gap);
+    (finding.cause, finding.sentence.clone())
+}
+
+#[test]
+fn a_gap_that_the_kernels_events_do_not_cover_is_unknown_and_says_what_is_missing() {
+    let preempted = "1 write\n101 preempt 0 99\n3001 in 0\n3101 write\n";
+    let cases = [
+        (preempted.to_owned(), "no kernel events; record with `perfring record DIR --why`"),
+        (format!("{preempted}3102 watch"), "no kernel events"),
+        (preempted.replace("101 preempt", "2 watch\n101 preempt"), "no kernel events"),
+        (
+            format!("0 watch\n{}", preempted.replace("3001 in", "3000 unwatch\n3001 in")),
+            "no kernel events",
+        ),
+        (format!("0 watch\n1 missing\n{preempted}"), "the kernel had no room for 5 of its events"),
+        (
+            format!("0 watch\n{}", preempted.replace("3001 in", "2000 missing\n3001 in")),
+            "no room for 5",
+        ),
+        (format!("0 watch\n{preempted}3150 missing\n9000 run 0 98"), "no room for 5"),
+        (format!("0 watch\n{preempted}3001 run 0 98"), "came too late"),
+    ];
+    for (case, says) in cases {
+        let (cause, sentence) = gap(&case);
+        assert_eq!(cause, UNKNOWN, "{case}\n{sentence}");
+        assert!(sentence.contains(says), "{case}\n{sentence}");
+    }
+    let known = gap(&format!("0 watch\n{preempted}4000 run 0 98\n90000 missing\n90001 run 0 98"));
+    assert_eq!(known.0, "preempted", "what is missing later is no matter: {}", known.1);
+}
+
+/// What is known from before a time that was not watched is forgotten.
+#[test]
+fn a_watch_that_begins_again_knows_nothing_of_the_time_between() {
+    let report = report(
+        "0 watch\n1 write\n10 out 0 99\n20 unwatch\n1000 watch\n1100 write\n1200 preempt 0 99\n3000 in 0\n3100 write",
+    );
+    let causes: Vec<_> = report.findings.iter().map(|finding| finding.cause).collect();
+    assert_eq!(causes, ["preempted", UNKNOWN], "{report:#?}");
+}
+
+/// The kernel's switches say that the thread had no CPU when it wrote: something is missing, whatever the parts add up to.
+#[test]
+fn switches_that_contradict_a_record_name_no_cause() {
+    for case in [
+        // No switch back, ever; or much too late.
+        "0 watch\n1 write\n10 out 0 99\n3000 write",
+        "0 watch\n1 write\n10 out 0 99\n3000 write\n3500 in 0",
+        "0 watch\n1 write\n10 preempt 0 99\n3000 write\n3500 in 0",
+        // It left twice, or came twice.
+        "0 watch\n1 write\n10 out 0 99\n20 out 0 99\n2999 in 0\n3000 write",
+        "0 watch\n1 write\n10 in 0\n3000 write",
+    ] {
+        let (cause, sentence) = gap(case);
+        assert_eq!(cause, UNKNOWN, "{case}: {sentence}");
+        assert!(sentence.contains("contradict each other"), "{sentence}");
+    }
+    // The two clocks differ by some µs.
+    for case in [
+        "0 watch\n1 write\n10 out 0 99\n3000 write\n3010 in 0\n3020 out 0 99",
+        "0 watch\n1 write\n10 out 0 99\n11 write\n3000 in 0\n3000 write",
+    ] {
+        assert_eq!(gap(case).0, "blocked", "{case}");
+    }
+}
+
+#[test]
+fn a_preempted_thread_names_the_task_that_ran_longest_on_the_cpu_it_left() {
+    let several =
+        "0 watch\n1 write\n1 preempt 0 99\n1101 run 0 98\n2001 run 0 97\n3001 in 0\n3001 write";
+    let (cause, sentence) = gap(several);
+    assert_eq!(cause, "preempted");
+    let says = "by several tasks for 3.00 ms: hog (99) for 1.10 ms, process 97 for 1.00 ms, cron (98) for 900 µs";
+    assert!(sentence.contains(says), "{sentence}");
+    let most = "0 watch\n1 write\n1 preempt 0 99\n2601 run 0 98\n3001 in 1\n3001 write";
+    let (_, sentence) = gap(most);
+    let says = "by hog (99) for 2.60 ms, and by others for 400 µs (preempted 3.00 ms, 1 move to another CPU)";
+    assert!(sentence.contains(says), "{sentence}");
+    // A watch of one process does not say which task came next.
+    let (_, sentence) = gap("0 watch\n1 write\n1 preempt 0 -\n3001 in 0\n3001 write");
+    assert!(sentence.contains("by a task that is not known, for 3.00 ms"), "{sentence}");
+}
+
+#[test]
+fn a_stop_explains_only_the_time_for_which_it_was_seen() {
+    // It slept for most of the time, and was stopped at the end.
+    let slept = "0 watch\n1 write\n10 out 0 0\n60000 stop 50000\n90000 stop 80000\n90010 in 0\n90020 write\n91000 continue 90000";
+    assert_eq!(gap(slept).0, "blocked");
+    // Without the kernel's events, the witness alone says it.
+    let (cause, sentence) =
+        gap("1 write\n3000 stop 5\n80000 stop 60000\n90020 write\n91000 continue 80000");
+    assert_eq!(cause, "stopped", "{sentence}");
+    // It has continued; a look that finds that comes later.
+    let after = "0 watch\n0 stop 0\n80000 write\n80010 out 0 0\n80900 in 0\n81000 write\n90000 continue 70000";
+    assert_eq!(gap(after).0, "blocked");
+    // It was stopped, ran, waited and was stopped again, all between two looks.
+    let twice = report(
+        "0 watch\n5 write\n10 out 0 0\n10000 stop 5\n19000 in 0\n20000 write\n20010 out 0 0\n35900 in 0\n36000 write\n36010 out 0 0\n40000 stop 10000\n60000 stop 40000\n70000 in 0\n70010 write\n80000 continue 60000",
+    );
+    let causes: Vec<_> =
+        twice.findings.iter().map(|finding| (finding.time / 1_000, finding.cause)).collect();
+    assert_eq!(
+        causes,
+        [(36_000, "stopped"), (5, "stopped briefly"), (20_000, "blocked")],
+        "{twice:#?}"
+    );
+    // That look comes late.
+    let late = "0 watch\n0 stop 0\n80000 write\n80010 out 0 0\n80900 in 0\n81000 write\n900000 in 0\n910000 continue 70000";
+    assert_eq!(gap(late).0, "blocked");
+}
+
+#[test]
+fn losses_of_a_burst_are_one_finding_and_of_several_consumers_none_is_blamed() {
+    let report =
+        report("0 seat consumer alive\n5 lost 40 full\n900 lost 2 full\n2000000 lost 7 full");
+    let records: Vec<u64> = report.findings.iter().map(|finding| finding.records).collect();
+    assert_eq!(records, [42, 7]);
+    assert_eq!((report.count(), report.unknown()), (2, 0));
+    let mut analysis = Analysis::new(Options { slower_than: 1, since: 0 });
+    analysis.add(evidence("0 seat consumer stopped"));
+    let Fact::Seat { ring, mut seat } = evidence("0 seat consumer alive").fact else { panic!() };
+    seat.number = 1;
+    analysis.add(Evidence { time: 0, fact: Fact::Seat { ring, seat } });
+    analysis.add(evidence("5 lost 40 full"));
+    let report = analysis.finish();
+    assert_eq!(only(&report, Kind::Loss).cause, UNKNOWN);
+}
+
+/// Lost records may be the thread's own: it may have written all the time.
+#[test]
+fn a_time_between_two_records_with_a_loss_within_is_no_gap() {
+    let report = report(
+        "0 watch\n1 write\n3000 lost 5 lapped\n9000 write\n9001 out 0 0\n20000 in 0\n20001 write",
+    );
+    let gaps: Vec<_> = report.findings.iter().filter(|finding| finding.kind == Kind::Gap).collect();
+    assert_eq!((gaps.len(), report.hidden), (1, 1), "{report:#?}");
+    assert_eq!((gaps[0].time, gaps[0].cause), (9_000_000, "blocked"));
+}
+
+#[test]
+fn the_report_says_how_much_is_covered_and_counts_what_it_cannot_place() {
+    let mut analysis = Analysis::new(Options { slower_than: 100_000, since: 2_000_000 });
+    for line in "0 write\n1000 watch\n1500 write\n4000 missing\n6000 in 0\n9000 write\n9000 unwatch\n11000 write".lines() {
+        analysis.add(evidence(line));
+    }
+    let anonymous = Fact::Record { ring: 0, writer: Writer::Unknown };
+    analysis.add(Evidence { time: 11_000_000, fact: anonymous });
+    let report = analysis.finish();
+    assert_eq!((report.length, report.covered, report.missing), (11_000_000, 6_000_000, 5));
+    assert_eq!((report.records, report.anonymous), (5, 1));
+    // The first gap ended before the time that counts.
+    let found: Vec<_> = report.findings.iter().map(|finding| finding.time).collect();
+    assert_eq!(found, [1_500_000, 9_000_000], "{report:#?}");
+}
+
+#[test]
+fn a_process_of_one_thread_is_that_thread_and_of_several_the_one_that_has_a_cpu() {
+    let (one, two) = (Thread { pid: 5, tid: 5 }, Thread { pid: 5, tid: 6 });
+    let of = |more: &[Fact]| {
+        let mut analysis = Analysis::new(Options { slower_than: 1, since: 0 });
+        let record = Fact::Record { ring: 0, writer: Writer::Process(5) };
+        let named = Fact::Named { source: None, thread: one, name: "five".to_owned() };
+        let all = [Fact::Watched { of: Events::Switches, pid: 0 }, named]
+            .into_iter()
+            .chain(more.iter().cloned());
+        for (time, fact) in all.chain([record.clone(), record]).enumerate() {
+            analysis.add(Evidence { time: time as u64, fact });
+        }
+        let report = analysis.finish();
+        (report.findings.first().and_then(|finding| finding.thread), report.anonymous)
+    };
+    let came = |thread, cpu| Fact::Switched { source: 9, thread, cpu, how: Switch::In, next: None };
+    assert_eq!(of(&[]), (Some(one), 0));
+    assert_eq!(of(&[came(two, 0)]), (Some(two), 0));
+    assert_eq!(of(&[came(two, 0), came(one, 1)]), (None, 2));
+    assert_eq!(of(&[came(two, 0), Fact::Ended { source: 9, thread: two }]), (Some(one), 0));
+}
