@@ -10,7 +10,7 @@ use crate::commands::top;
 use crate::commands::view;
 use crate::commands::{
     consume, create, demo, doctor, dump, export, generate, ls, metrics, prune, publish, record,
-    recover, replay, rm, sidecar, stat, tail, types,
+    recover, replay, rm, sidecar, stat, tail, types, why,
 };
 use crate::failure::Failure;
 use crate::verbosity::GeneralArgs;
@@ -48,6 +48,7 @@ enum Command {
     Sidecar(sidecar::Args),
     Types(types::Args),
     Stat(stat::Args),
+    Why(why::Args),
     Metrics(metrics::Args),
     Ls(ls::Args),
     Prune(prune::Args),
@@ -94,6 +95,7 @@ impl Cli {
             Command::Sidecar(args) => sidecar::run(&args),
             Command::Types(args) => types::run(&args),
             Command::Stat(args) => stat::run(&args),
+            Command::Why(args) => why::run(&args),
             Command::Metrics(args) => metrics::run(&args),
             Command::Ls(args) => ls::run(&args),
             Command::Prune(args) => prune::run(&args),

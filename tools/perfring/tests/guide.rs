@@ -13,6 +13,22 @@ fn blocks(page: &str) -> Vec<String> {
     parts.map(|part| part.split("```").next().unwrap().to_owned()).collect()
 }
 
+/// The page has a row for each cause of the table of rules, and for no other.
+#[test]
+fn the_page_about_why_has_every_cause() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/perfring/src/guide/why.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let causes = page.split("# Causes").nth(1).unwrap().split("# Limits").next().unwrap();
+    let rows = causes.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.map(|row| row.split('|').nth(1).unwrap());
+    let mut has: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    let mut all: Vec<&str> = perfring_why::causes().chain([perfring_why::UNKNOWN]).collect();
+    has.sort_unstable();
+    all.sort_unstable();
+    assert!(all.len() > 20);
+    assert_eq!(has, all);
+}
+
 #[test]
 fn the_commands_of_the_night_page_work() {
     type_all(&["--time"]);

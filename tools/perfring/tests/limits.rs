@@ -26,6 +26,7 @@ const COMMANDS: &[(&str, Option<&str>)] = &[
     ("types", None),   // these rings have no types
     ("metrics", None), // nor a metrics area
     ("stat", Some("stat RINGS")),
+    ("why", Some("why RINGS")),
     ("ls", Some("ls RINGS")),
     ("prune", Some("prune --dry-run RINGS")),
     ("recover", None), // a ring with one producer has nothing to recover

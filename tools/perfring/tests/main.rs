@@ -39,3 +39,4 @@ mod types;
 mod valgrind;
 #[cfg(feature = "view")]
 mod view;
+mod why;

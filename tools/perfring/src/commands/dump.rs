@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn directory(args: &Args, dir: &Path, stop: &Stop) -> Result<(), Failure> {
     let since = match tail_dir::since(&args.format, dir)? {
         Some(since @ Since::Ago(_)) => {
-            Some(since.before(input::newest(std::slice::from_ref(&args.ring), stop)?))
+            Some(since.before(input::newest(std::slice::from_ref(&args.ring), "--since", stop)?))
         }
         since => since.map(|since| since.before(0)),
     };

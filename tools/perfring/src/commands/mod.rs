@@ -31,3 +31,4 @@ pub(crate) mod top;
 pub(crate) mod types;
 #[cfg(feature = "view")]
 pub(crate) mod view;
+pub(crate) mod why;

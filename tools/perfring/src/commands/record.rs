@@ -4,6 +4,7 @@ use crate::args;
 use crate::events::input::Input;
 use crate::events::live::{How, Live};
 use crate::events::progress::Progress;
+use crate::events::witness::{Files, Witness};
 use crate::failure::{Failure, note, summary, work_done};
 use crate::records::filter::Filter;
 use crate::records::select::SelectArgs;
@@ -19,6 +20,7 @@ use perfring_export::{
 use perfring_figures::owner::count;
 use perfring_kernel::{BpfOptions, BpfRing};
 use perfring_set::RingSet;
+use perfring_why::is_evidence;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -69,6 +71,11 @@ pub(crate) struct Args {
     /// How long a record may wait for older ones of other rings: up to a minute
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = delay)]
     delay: Duration,
+    /// Record also what `perfring why` needs to name causes: the kernel's context switches, page faults of the
+    /// rings' processes, and stops, throttling and deaths of these. Without the permission for all of it, the
+    /// command says what is missing, and records the rest
+    #[arg(long)]
+    why: bool,
     /// End with code 5 if records were lost: those that the recording has, and those that the rings count and
     /// their streams do not report yet
     #[arg(long)]
@@ -139,10 +146,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     for options in &args.bpf {
         let ring = BpfRing::open(options)?;
-        live.add_source(ring.name(), &options.place.to_string(), Box::new(ring));
+        live.add_source(ring.name(), &options.place.to_string(), Box::new(ring), false);
     }
     let since = args.select.since.map(Since::before_now).transpose()?;
     let recording = open(args)?;
+    let files = match args.rotation.rotation() == Rotation::default() {
+        true => Files::One,
+        false => Files::Several,
+    };
+    let witness = args.why.then(|| Witness::begin(&mut live, files)).transpose()?;
     let mut recorder = Recorder {
         args,
         live,
@@ -154,6 +166,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         clock: MachineClock::find().map_err(Failure::general)?,
         delay,
         polls: 0,
+        witness,
+        evidence: 0,
     };
     let ended = recorder.run(&stop);
     recorder.end(ended)
@@ -209,6 +223,9 @@ struct Recorder<'a> {
     delay: Duration,
     /// Polls after the end.
     polls: usize,
+    witness: Option<Witness>,
+    /// Records of the kernel and of the witness.
+    evidence: u64,
 }
 
 impl Recorder<'_> {
@@ -226,9 +243,16 @@ impl Recorder<'_> {
                     Ok(()) if over => Some(Failure::Reported(0)),
                     Ok(()) => None,
                 };
+                if let (Some(_), Some(witness)) = (&ended, &mut self.witness) {
+                    witness.end();
+                }
                 until = ended.map(|why| (self.clock.now_ns(), why));
             }
             self.live.poll_names();
+            let look = match (&mut self.witness, &until) {
+                (Some(witness), None) => witness.look(&mut self.live),
+                _ => POLL,
+            };
             let last = until.as_ref().map(|(last, _)| *last);
             let turn = self.turn(&mut left, last)?;
             self.recording.flush()?;
@@ -255,7 +279,7 @@ impl Recorder<'_> {
                 return Ok(());
             }
             let rest = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            self.live.wait(rest.filter(|_| last.is_none()).unwrap_or(POLL).min(POLL));
+            self.live.wait(rest.filter(|_| last.is_none()).unwrap_or(POLL).min(POLL).min(look));
         }
     }
 
@@ -276,19 +300,21 @@ impl Recorder<'_> {
                 }
                 return Ok(if over { Turn::Done } else { Turn::Empty });
             };
-            if !self.filter.takes(&event) {
+            let is_evidence = is_evidence(event.origin);
+            if !is_evidence && !self.filter.takes(&event) {
                 continue;
             }
             let mut time = None;
             match &event.what {
                 What::Record(record) => {
-                    *left -= 1;
+                    *left -= u64::from(!is_evidence);
                     time = record.time;
                 }
                 What::Lost(loss) => self.lost_uncounted |= loss.records == 0 && loss.bytes > 0,
                 What::Began | What::Ended => {}
             }
             match self.recording.take(&event)? {
+                Took::Yes if is_evidence => self.evidence += u64::from(time.is_some()),
                 Took::Yes => self.totals.add(&event),
                 Took::Busy => return Err(self.no_room()),
             }
@@ -349,10 +375,14 @@ impl Recorder<'_> {
         let untold = self.live.untold();
         let lost = totals.lost().saturating_add(untold);
         if asked && closed.is_ok() {
-            let rings = count(u64::from(self.live.ids), "ring");
+            let rings = count(u64::from(self.live.ids - self.live.beside), "ring");
             let file = HumanBytes(figures.bytes);
             let mut said =
                 format!("recorded {totals}, of {rings} in {:.1} s: {file}", took.as_secs_f64());
+            if self.evidence > 0 {
+                let events = count(self.evidence, "event");
+                said += &format!("; with {events} for `perfring why`");
+            }
             if figures.removed.files > 0 {
                 let files = count(figures.removed.files, "file");
                 said += &format!("; the oldest {files} of that were removed");

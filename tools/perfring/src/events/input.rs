@@ -74,8 +74,8 @@ fn rings_in(dir: &Path) -> Result<Vec<Location>, Failure> {
     Ok(rings.into_iter().map(|ring| Location::from(ring.path)).collect())
 }
 
-/// Returns the newest timestamp, which `--since` counts back from.
-pub(crate) fn newest(inputs: &[Location], stop: &Stop) -> Result<u64, Failure> {
+/// Returns the newest timestamp, which this option counts back from.
+pub(crate) fn newest(inputs: &[Location], option: &str, stop: &Stop) -> Result<u64, Failure> {
     let mut events = open(inputs)?;
     let mut newest = None;
     let mut count = 0u64;
@@ -90,7 +90,7 @@ pub(crate) fn newest(inputs: &[Location], stop: &Stop) -> Result<u64, Failure> {
         }
     }
     newest.ok_or_else(|| {
-        let why = "none of the records has a timestamp, so --since cannot be applied";
+        let why = format!("none of the records has a timestamp, so {option} cannot be applied");
         Failure::Usage(format!("{why}: create rings with `perfring create --time`"))
     })
 }

@@ -7,7 +7,7 @@ use crate::left_out;
 use perfring_consumer::{
     AttachError, Consumer, ConsumerOptions, Layout, Location, Observer, Refused, Start, Stat,
 };
-use perfring_export::{Event, Origin, Shapes};
+use perfring_export::{Birth, Event, Origin, Shapes};
 use perfring_set::{About, Feed, FeedChange, Found, Merge, PlaceId, Source, SourceId};
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -42,6 +42,8 @@ pub(crate) struct Live {
     seq: u64,
     /// Number of rings read so far.
     pub(crate) ids: u32,
+    /// Number of these that have evidence about the others.
+    pub(crate) beside: u32,
     /// Number of rings found to be damaged.
     pub(crate) damaged: u64,
 }
@@ -55,6 +57,8 @@ struct Ring {
     /// It is in `ended`.
     over: bool,
     last: Option<u64>,
+    /// It has evidence of what happens around the other rings: it keeps nothing from its end.
+    beside: bool,
 }
 
 impl Live {
@@ -75,6 +79,7 @@ impl Live {
             held: Held::default(),
             seq: 0,
             ids: 0,
+            beside: 0,
             damaged: 0,
         })
     }
@@ -87,12 +92,20 @@ impl Live {
         Ok(())
     }
 
-    /// Reads a ring of the kernel, which has no file, under this name.
-    pub(crate) fn add_source(&mut self, name: String, location: &str, source: Box<dyn Source>) {
+    /// Reads a ring of the kernel, which has no file, under this name. One that is `beside` the others has evidence of what
+    /// happens around them.
+    pub(crate) fn add_source(
+        &mut self,
+        name: String,
+        location: &str,
+        source: Box<dyn Source>,
+        beside: bool,
+    ) {
         let About { uuid, data_size, policy, timed } = source.about();
         let (id, anchors, location) = (self.ids, source.anchors(), Location::from(location));
         self.ids += 1;
         let names = self.names(uuid, &location);
+        let birth = Birth::namespace_here().map(|namespace| Birth { namespace, started_ns: 0 });
         let mut origin = Origin {
             id,
             name,
@@ -102,12 +115,15 @@ impl Live {
             timed,
             data_size,
             anchors,
+            birth: birth.filter(|_| beside),
             ..Origin::default()
         };
         origin.distinguish(|name| names.iter().any(|other| other == name));
         let shapes = Shapes::of(origin, source.types());
         let id = self.merge.add(source);
-        let ring = Ring { location, uuid, shapes, unnamed: false, over: false, last: None };
+        let ring =
+            Ring { location, uuid, shapes, unnamed: beside, over: false, last: None, beside };
+        self.beside += u32::from(beside);
         self.rings.insert(id, ring);
         self.begun.push_back(id);
         self.kernel.push(id);
@@ -120,6 +136,25 @@ impl Live {
                 ring.shapes.origin_mut().anchors = source.anchors();
             }
         }
+    }
+
+    /// Follows the ring of a witness, whose file may be removed at once.
+    pub(crate) fn add_witness(&mut self, location: &Location, name: &str) -> Result<(), Failure> {
+        if let Some(layout) = self.attach(location, How::Observe(Start::Oldest), None)? {
+            let of = |ring: &&mut Ring| ring.uuid == layout.uuid;
+            if let Some(ring) = self.rings.values_mut().find(of) {
+                (ring.beside, ring.unnamed) = (true, true);
+                name.clone_into(&mut ring.shapes.origin_mut().name);
+            }
+            self.beside += 1;
+        }
+        Ok(())
+    }
+
+    /// Returns the rings that are followed, without those that have evidence about them.
+    pub(crate) fn followed(&self) -> impl Iterator<Item = (&Location, &[u8; 16])> {
+        let rings = self.rings.values().filter(|ring| !ring.beside && !ring.over);
+        rings.map(|ring| (&ring.location, &ring.uuid))
     }
 
     /// Follows all rings of a directory, which need not be there yet.
@@ -170,7 +205,8 @@ impl Live {
         shapes.origin_mut().distinguish(|name| names.iter().any(|other| other == name));
         let id = self.merge.add(source);
         let (location, uuid) = (location.clone(), layout.uuid);
-        let ring = Ring { location, uuid, shapes, unnamed: false, over: false, last: None };
+        let ring =
+            Ring { location, uuid, shapes, unnamed: false, over: false, last: None, beside: false };
         self.rings.insert(id, ring);
         self.begun.push_back(id);
         Ok(Some(layout))
@@ -258,7 +294,8 @@ impl Live {
     /// Returns whether nothing more can arrive: no directory is followed, and all rings are
     /// removed.
     pub(crate) fn is_over(&self) -> bool {
-        !self.follows_dirs && self.rings.is_empty() && self.begun.is_empty()
+        let followed = self.rings.values().any(|ring| !ring.beside);
+        !self.follows_dirs && !followed && self.begun.is_empty()
     }
 
     /// Polls all rings. Returns whether one has something.
@@ -268,7 +305,7 @@ impl Live {
     }
 
     pub(crate) fn rings(&self) -> usize {
-        self.rings.len()
+        self.rings.values().filter(|ring| !ring.beside).count()
     }
 
     /// Returns the next event, or `None` if there is none now.
@@ -341,7 +378,8 @@ impl Live {
             let told = self.merge.resume_point(*id).unwrap_or_default().saved().told;
             untold(&ring.location, &ring.uuid, told)
         };
-        self.rings.iter().map(of).fold(0, u64::saturating_add)
+        let rings = self.rings.iter().filter(|(_, ring)| !ring.beside);
+        rings.map(of).fold(0, u64::saturating_add)
     }
 
     /// Releases what was returned so far: as a consumer, frees its space.

@@ -5,4 +5,7 @@ pub(crate) mod input;
 pub(crate) mod live;
 pub(crate) mod progress;
 pub(crate) mod recorded;
+pub(crate) mod seats;
 pub(crate) mod still;
+pub(crate) mod tasks;
+pub(crate) mod witness;

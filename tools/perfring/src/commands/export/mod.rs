@@ -63,7 +63,9 @@ const TURN: u64 = 1024;
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Stop::install()?;
     let since = match args.select.since {
-        Some(since @ Since::Ago(_)) => Some(since.before(input::newest(&args.inputs, &stop)?)),
+        Some(since @ Since::Ago(_)) => {
+            Some(since.before(input::newest(&args.inputs, "--since", &stop)?))
+        }
         Some(since @ Since::At(_)) => Some(since.before(0)),
         None => None,
     };

@@ -1,0 +1,157 @@
+//! The findings, as text and as JSON.
+
+use crate::failure::Failure;
+use crate::output::json::line;
+use crate::records::time::{When, exact_utc};
+use perfring_export::Stream;
+use perfring_figures::owner::count;
+use perfring_why::{Facts, Finding, Kind, Parts, Report, Thread, UNKNOWN, span};
+use serde_json::{Value, json};
+use std::io::{BufWriter, Write};
+
+/// Prints the worst findings, and the sums.
+pub(super) fn report(
+    report: &Report,
+    facts: &Facts,
+    top: usize,
+    json: bool,
+) -> Result<(), Failure> {
+    let mut out = BufWriter::new(Stream::stdout());
+    for finding in report.findings.iter().take(top) {
+        let wall = facts.wall(finding.time);
+        let written = match json {
+            true => line(&mut out, &object(finding, wall)),
+            false => {
+                let time = match finding.time {
+                    0 => "at an unknown time".to_owned(),
+                    timestamp => When { timestamp, wall }.text(),
+                };
+                let certainty = finding.certainty.word();
+                writeln!(out, "{time}  {certainty:<7}  {}", finding.sentence)
+            }
+        };
+        written.map_err(Failure::output)?;
+    }
+    let written = match json {
+        true => line(&mut out, &sums(report)),
+        false => writeln!(out, "{}", summary(report, top)),
+    };
+    written.and_then(|()| out.flush()).map_err(Failure::output)
+}
+
+/// Says how many findings there are by cause, and what they rest on.
+fn summary(report: &Report, top: usize) -> String {
+    let all = report.count();
+    let mut causes: Vec<_> = report.sums.iter().collect();
+    causes.sort_by_key(|((kind, cause), sum)| {
+        (*kind, *cause == UNKNOWN, std::cmp::Reverse(sum.findings), *cause)
+    });
+    let of = |kind: Kind| -> String {
+        let own = causes.iter().filter(|((its, _), _)| *its == kind);
+        let said: Vec<String> =
+            own.clone().map(|((_, cause), sum)| format!("{cause} {}", sum.findings)).collect();
+        let number: u64 = own.map(|(_, sum)| sum.findings).sum();
+        let what = match kind {
+            Kind::Owner => format!("{} in trouble", count(number, "owner")),
+            Kind::Loss => count(number, "loss"),
+            Kind::Gap => count(number, "gap"),
+        };
+        if number == 0 { what } else { format!("{what} ({})", said.join(", ")) }
+    };
+    let mut said = match all {
+        0 => "nothing is out of the ordinary".to_owned(),
+        _ => [Kind::Owner, Kind::Loss, Kind::Gap].map(of).join(", "),
+    };
+    let shown = report.findings.len().min(top) as u64;
+    if all > shown {
+        said += &format!("; {} not shown", all - shown);
+    }
+    said += &match report.covered {
+        0 => format!("; no kernel events of the whole machine, in {}", span(report.length)),
+        covered => format!("; kernel events cover {} of {}", span(covered), span(report.length)),
+    };
+    if report.missing > 0 {
+        said += &format!(", and {} of them were lost", report.missing);
+    }
+    if report.hidden > 0 {
+        let gaps = count(report.hidden, "time");
+        said += &format!("; {gaps} between two records had losses within, so they may be no gaps");
+    }
+    if report.anonymous > 0 {
+        let (records, name) = match report.anonymous {
+            1 => ("1 record".to_owned(), "names"),
+            number => (format!("{number} records"), "name"),
+        };
+        said += &format!("; {records} {name} no thread, so gaps between them are not known");
+    }
+    said
+}
+
+/// OpenTelemetry's names of a thread.
+fn attributes(thread: Thread, name: Option<&str>) -> Value {
+    json!({ "process.pid": thread.pid, "thread.id": thread.tid, "thread.name": name })
+}
+
+fn object(finding: &Finding, wall: Option<u64>) -> Value {
+    let by = finding.by.as_ref().map(|(task, name)| {
+        json!({ "process.pid": task.pid, "thread.id": task.tid, "description": name })
+    });
+    json!({
+        "what": finding.kind.word(),
+        "time": wall.map(exact_utc),
+        "time_ns": finding.time,
+        "time_unix_ns": wall,
+        "duration_ns": finding.length,
+        "ring": finding.ring,
+        "attributes": finding.thread.map(|thread| attributes(thread, finding.name.as_deref())),
+        "records": (finding.kind == Kind::Loss).then_some(finding.records),
+        "cause": finding.cause,
+        "certainty": finding.certainty.word(),
+        "by": by,
+        "sentence": finding.sentence,
+        "parts": finding.parts.as_ref().map(parts),
+        "preempted_by": finding.preempted_by.iter().map(|(task, name, ns)| json!({
+            "process.pid": task.pid, "thread.id": task.tid, "description": name, "duration_ns": ns,
+        })).collect::<Vec<_>>(),
+        "stopped_ns": finding.stopped,
+        "throttled_ns": finding.throttled,
+    })
+}
+
+fn parts(parts: &Parts) -> Value {
+    json!({
+        "ran_ns": parts.ran,
+        "preempted_ns": parts.preempted_in_all(),
+        "kept_ns": parts.kept,
+        "waited_ns": parts.waited,
+        "faulting_ns": parts.faulting,
+        "preemptions": parts.preemptions,
+        "waits": parts.waits,
+        "page_faults": parts.faults,
+        "migrations": parts.migrations,
+    })
+}
+
+fn sums(report: &Report) -> Value {
+    let causes: Vec<Value> = report
+        .sums
+        .iter()
+        .map(|((kind, cause), sum)| {
+            json!({
+                "what": kind.word(), "cause": cause, "findings": sum.findings,
+                "duration_ns": sum.length, "records": sum.records,
+            })
+        })
+        .collect();
+    json!({ "summary": {
+        "findings": report.count(),
+        "unknown": report.unknown(),
+        "causes": causes,
+        "duration_ns": report.length,
+        "covered_ns": report.covered,
+        "kernel_events_lost": report.missing,
+        "records": report.records,
+        "records_without_thread": report.anonymous,
+        "hidden_by_losses": report.hidden,
+    }})
+}
