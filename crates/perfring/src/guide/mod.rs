@@ -4,6 +4,7 @@
 //! |---|---|
 //! | write a program that publishes or reads | [`application`] |
 //! | find out what an error message means | [`errors`] |
+//! | find out why a record came late, or was lost | [`why`] |
 //! | know what happens inside | [`architecture`] |
 //! | run the sidecar | [`sidecar`] |
 //! | watch rings in a browser | [`view`] |
@@ -49,6 +50,9 @@ pub mod trust {}
 
 #[doc = include_str!("view.md")]
 pub mod view {}
+
+#[doc = include_str!("why.md")]
+pub mod why {}
 
 #[doc = include_str!("why_not.md")]
 pub mod why_not {}
