@@ -128,7 +128,7 @@ fn a_loss_says_how_much_was_lost_and_why() {
     assert_eq!(lost(1, 1, Cause::TooLarge), "1 record (1 byte) lost: too large for the ring");
     assert_eq!(
         lost(0, 16, Cause::Lapped),
-        "0 records (16 bytes) lost: overwritten before they were read"
+        "an unknown number of records (16 bytes) lost: overwritten before they were read"
     );
     assert_eq!(lost(2, 0, Cause::Foreign), "2 records lost: reported by another program");
     let at_end = Lost { pos: 8, records: 3, bytes: 0, cause: Cause::Full, at_end: true };
