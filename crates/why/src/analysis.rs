@@ -5,13 +5,15 @@ use crate::evidence::{Events, Evidence, Fact, Holder, SeatNow, Thread, Writer};
 use crate::finding::{Certainty, Finding, Kind, Report, UNKNOWN};
 use crate::gap::Gap;
 use crate::holes::Holes;
+use crate::moved::Moved;
 use crate::names::{Names, span};
 use crate::rules::{self, RULES, Rule, judge};
 use crate::stops::{Stopped, Stops};
 use crate::threads::{Threads, Wrote};
 use crate::times::Times;
+use perfring_consumer::Cause;
 use perfring_events::LossCause;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// How long a gap waits for evidence that comes after it, ns: a witness looks at /proc every 20 ms.
 const SETTLES: u64 = 100_000_000;
@@ -73,6 +75,9 @@ pub struct Analysis {
     /// For each thread, the number and the ring of its last record.
     wrote_at: HashMap<u32, (u64, u32)>,
     order: u64,
+    /// Rings that keep their records until they are read.
+    drops: HashSet<u32>,
+    moved: Moved,
     seats: HashMap<u32, Vec<SeatNow>>,
     /// Seats whose holders are in trouble, since when.
     troubles: Vec<(u32, u64, SeatNow)>,
@@ -105,6 +110,8 @@ impl Analysis {
             lost_at: HashMap::new(),
             wrote_at: HashMap::new(),
             order: 0,
+            drops: HashSet::new(),
+            moved: Moved::default(),
             seats: HashMap::new(),
             troubles: Vec::new(),
             watched: HashMap::new(),
@@ -125,7 +132,7 @@ impl Analysis {
         if is_timed {
             self.first.get_or_insert(time);
         }
-        if let Some(source) = source_of(&fact) {
+        if let Some(source) = fact.source() {
             self.holes.heard(source, time);
             if time < self.newest {
                 self.late.add(time, self.newest);
@@ -144,7 +151,10 @@ impl Analysis {
 
     fn note(&mut self, time: u64, fact: Fact) {
         match fact {
-            Fact::Ring { ring, name } => self.names.add_ring(ring, &name),
+            Fact::Ring { ring, name, drops } => {
+                self.names.add_ring(ring, &name);
+                self.drops.extend(drops.then_some(ring));
+            }
             Fact::Record { ring, writer } => self.record(time, ring, writer),
             Fact::Lost { ring, records, cause } => self.lost(time, ring, records, cause),
             Fact::Seat { ring, seat } => self.seat(time, ring, seat),
@@ -199,6 +209,7 @@ impl Analysis {
 
     fn record(&mut self, time: u64, ring: u32, writer: Writer) {
         self.report.records += 1;
+        self.pending.extend(self.moved.heard(ring));
         let thread = match writer {
             Writer::Thread(thread) => Some(thread),
             Writer::Process(pid) => self.threads.writer_of(pid),
@@ -223,7 +234,10 @@ impl Analysis {
         });
         match is_hidden {
             true => self.report.hidden += 1,
-            false => self.pending.push_back(gap),
+            false => self.pending.extend(match before.filter(|(_, other)| *other != ring) {
+                Some((_, other)) => self.moved.hold(gap, other),
+                None => Some(gap),
+            }),
         }
     }
 
@@ -238,16 +252,17 @@ impl Analysis {
     fn lost(&mut self, time: u64, ring: u32, records: u64, cause: LossCause) {
         self.order += 1;
         self.lost_at.insert(ring, self.order);
+        self.report.hidden += self.moved.lost(ring);
+        let drops = self.drops.contains(&ring);
         let seats = self.seats.get(&ring).cloned().unwrap_or_default();
-        let key = (ring, cause.name());
-        match self.losses.get_mut(&key) {
+        match self.losses.get_mut(&(ring, cause.name())) {
             Some((_, until, loss)) if time.saturating_sub(*until) < BURST => {
                 *until = time.max(*until);
                 loss.records = loss.records.saturating_add(records);
             }
             _ => {
-                let before =
-                    self.losses.insert(key, (time, time, LossCase { records, cause, seats }));
+                let loss = (time, time, LossCase { records, cause, drops, seats });
+                let before = self.losses.insert((ring, cause.name()), loss);
                 self.judge_loss(ring, before);
             }
         }
@@ -277,7 +292,8 @@ impl Analysis {
             }
             let (since, other) = (*since, other.clone());
             self.troubles.remove(at);
-            self.judge(What::Owner(other), ring, since, time.saturating_sub(since));
+            let what = What::Owner { seat: other, is_over: true };
+            self.judge(what, ring, since, time.saturating_sub(since));
         }
         let is_trouble = match seat.holder {
             Holder::Stopped | Holder::Dead | Holder::DumpingCore => true,
@@ -350,7 +366,8 @@ impl Analysis {
     fn sort(&mut self) {
         self.report.findings.sort_by_key(|finding| {
             let size = if finding.kind == Kind::Loss { finding.records } else { finding.length };
-            (finding.kind, std::cmp::Reverse(size), finding.time)
+            let is_less = finding.cause == "released"; // the ring lost nothing
+            (finding.kind, is_less, std::cmp::Reverse(size), finding.time)
         });
         self.report.findings.truncate(KEPT);
     }
@@ -358,6 +375,7 @@ impl Analysis {
     /// Ends: what was still open is judged by what is known now.
     #[must_use]
     pub fn finish(mut self) -> Report {
+        self.pending.extend(self.moved.end());
         while let Some(gap) = self.pending.pop_front() {
             self.judge_gap(gap);
         }
@@ -365,28 +383,17 @@ impl Analysis {
         losses.sort_by_key(|(key, _)| *key);
         losses.into_iter().for_each(|((ring, _), loss)| self.judge_loss(ring, Some(loss)));
         for (ring, since, seat) in std::mem::take(&mut self.troubles) {
-            self.judge(What::Owner(seat), ring, since, self.newest.saturating_sub(since));
+            let what = What::Owner { seat, is_over: false };
+            self.judge(what, ring, since, self.newest.saturating_sub(since));
         }
         self.sort();
-        let (from, until) = (self.first.unwrap_or(self.newest), self.newest);
+        let from = self.first.unwrap_or(self.newest).max(self.options.since.min(self.newest));
+        let until = self.newest;
         let covered =
             self.watched.get(&(Events::Switches, 0)).map_or(0, |times| times.within(from, until));
         self.report.length = until.saturating_sub(from);
         self.report.covered = covered.saturating_sub(self.holes.length());
         self.report
-    }
-}
-
-/// Returns the kernel's ring that says it.
-fn source_of(fact: &Fact) -> Option<u32> {
-    match fact {
-        Fact::Switched { source, .. }
-        | Fact::Fault { source, .. }
-        | Fact::Started { source, .. }
-        | Fact::Ended { source, .. }
-        | Fact::Other { source } => Some(*source),
-        Fact::Named { source, .. } => *source,
-        _ => None,
     }
 }
 
@@ -403,11 +410,15 @@ pub(crate) fn finding(case: &Case<'_>, rule: Option<&Rule>) -> Finding {
             (Kind::Gap, Some(thread), name, 0, sentence)
         }
         What::Loss(loss) => {
-            let were = if loss.records == 1 { "record was" } else { "records were" };
-            let sentence = format!("{} {were} lost in ring {ring}: {why}", loss.records);
+            let s = if loss.records == 1 { " was" } else { "s were" };
+            let how = match loss.drops && loss.cause == LossCause::Ring(Cause::Lapped) {
+                true => "not read",
+                false => "lost",
+            };
+            let sentence = format!("{} record{s} {how} in ring {ring}: {why}", loss.records);
             (Kind::Loss, None, None, loss.records, sentence)
         }
-        What::Owner(seat) => {
+        What::Owner { seat, .. } => {
             let role = match seat.role {
                 crate::evidence::Role::Producer => "producer",
                 crate::evidence::Role::Consumer => "consumer",

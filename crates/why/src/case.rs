@@ -27,7 +27,11 @@ pub(crate) enum What {
     /// Records were lost.
     Loss(LossCase),
     /// A holder of a seat is dead or stopped, or holds others up.
-    Owner(SeatNow),
+    Owner {
+        seat: SeatNow,
+        /// Whether that is over.
+        is_over: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -46,6 +50,8 @@ pub(crate) struct GapCase {
 pub(crate) struct LossCase {
     pub(crate) records: u64,
     pub(crate) cause: LossCause,
+    /// Whether the ring keeps its records until they are read.
+    pub(crate) drops: bool,
     /// The seats of the ring at that time, as far as a witness saw them.
     pub(crate) seats: Vec<SeatNow>,
 }
@@ -89,9 +95,14 @@ impl Case<'_> {
     /// Returns the holder of a seat, if it is in this state.
     pub(crate) fn owner(&self, holder: Holder) -> Option<&SeatNow> {
         match &self.what {
-            What::Owner(seat) if seat.holder == holder => Some(seat),
+            What::Owner { seat, .. } if seat.holder == holder => Some(seat),
             _ => None,
         }
+    }
+
+    /// Returns whether it is a seat whose holder is in trouble no more.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.what, What::Owner { is_over: true, .. })
     }
 
     pub(crate) fn task(&self, thread: Thread) -> String {

@@ -110,6 +110,8 @@ pub enum Fact {
         ring: u32,
         /// Its name.
         name: String,
+        /// Whether it keeps its records until they are read.
+        drops: bool,
     },
     /// A record was published.
     Record {
@@ -227,4 +229,19 @@ pub enum Fact {
         /// ns in all.
         total: u64,
     },
+}
+
+impl Fact {
+    /// Returns the kernel's ring that says it.
+    pub(crate) fn source(&self) -> Option<u32> {
+        match self {
+            Fact::Switched { source, .. }
+            | Fact::Fault { source, .. }
+            | Fact::Started { source, .. }
+            | Fact::Ended { source, .. }
+            | Fact::Other { source } => Some(*source),
+            Fact::Named { source, .. } => *source,
+            _ => None,
+        }
+    }
 }

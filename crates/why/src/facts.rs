@@ -2,8 +2,9 @@
 
 use crate::evidence::{Events, Evidence, Fact, Holder, Role, SeatNow, Switch, Thread, Writer};
 use crate::witness::{
-    FAULTS, How, NAME, Of, RingWriter, Seat, SeatOf, Stop, Throttle, Turn, Watch,
+    FAULTS, How, KERNEL, NAME, Of, RingWriter, Seat, SeatOf, Stop, Throttle, Turn, Watch,
 };
+use perfring_consumer::Policy;
 use perfring_events::{Event, Origin, Rec, What};
 use perfring_kernel::records::{
     Comm, Exit, Fork, MajorFault, MinorFault, PageFault, SwitchCpuWide, Switched,
@@ -14,7 +15,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 /// Returns whether this ring has evidence about others: it is of the kernel, or a witness's.
 #[must_use]
 pub fn is_evidence(origin: &Origin) -> bool {
-    origin.policy.is_none() || origin.name == NAME
+    is_of_kernel(origin) || origin.name == NAME
+}
+
+/// Returns whether it is one of the kernel's perf rings. A map of BPF programs is a ring like others, without a policy.
+fn is_of_kernel(origin: &Origin) -> bool {
+    let name = origin.name.rsplit('/').next().unwrap_or_default();
+    origin.policy.is_none() && name.starts_with(KERNEL)
 }
 
 /// Turns events into evidence.
@@ -44,21 +51,28 @@ pub struct Facts {
     time: u64,
     /// Losses from before the first record with a time: they have its time.
     early: Vec<Fact>,
+    /// Records without a time.
+    untimed: u64,
 }
 
 impl Facts {
     /// Reads an event, and returns what it says.
     pub fn read(&mut self, event: &Event<'_>) -> impl Iterator<Item = Evidence> {
         let origin = event.origin;
-        let is_kernels = origin.policy.is_none();
+        let is_kernels = is_of_kernel(origin);
         match &event.what {
             What::Began => {
                 self.rings.insert(origin.uuid, origin.id);
                 if !is_kernels {
-                    self.say(self.time, Fact::Ring { ring: origin.id, name: origin.name.clone() });
+                    let (ring, name) = (origin.id, origin.name.clone());
+                    let drops = origin.policy == Some(Policy::Drop);
+                    self.say(self.time, Fact::Ring { ring, name, drops });
                 }
             }
             What::Record(record) => {
+                if record.time.is_none() {
+                    self.untimed += 1;
+                }
                 if let Some(time) = record.time {
                     self.time = self.time.max(time);
                     let early = std::mem::take(&mut self.early).into_iter();
@@ -102,6 +116,12 @@ impl Facts {
     /// Says that the records of a ring are from this process: the ring has one producer at a time.
     pub fn set_writer(&mut self, ring: [u8; 16], pid: u32) {
         self.writers.insert(ring, pid);
+    }
+
+    /// Returns how many records have no timestamp: their rings have none.
+    #[must_use]
+    pub fn untimed(&self) -> u64 {
+        self.untimed
     }
 
     /// Returns what is known at no time: losses of rings of which no record has one.

@@ -25,6 +25,7 @@ mod facts;
 mod finding;
 mod gap;
 mod holes;
+mod moved;
 mod names;
 mod rules;
 mod stops;

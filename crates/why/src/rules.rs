@@ -29,7 +29,7 @@ const ALL: u64 = u64::MAX;
 
 /// The table.
 #[rustfmt::skip]
-pub(crate) static RULES: [Rule; 22] = [
+pub(crate) static RULES: [Rule; 23] = [
     // A gap between two records of a thread.
     Rule {
         cause: "stopped", certainty: Certain, by: no_task,
@@ -58,9 +58,9 @@ pub(crate) static RULES: [Rule; 22] = [
         sentence: |case| format!("it could run, and got no CPU for {}, while the CPU that it had left was idle{}", span(case.watched().map_or(0, |parts| parts.kept)), rest(case)),
     },
     Rule {
-        cause: "blocked", certainty: Certain, by: no_task,
+        cause: "blocked", certainty: Likely, by: no_task,
         explains: |case| Some(case.watched()?.waited),
-        sentence: |case| format!("it left its CPU to sleep or to wait, {}{}", waits(case), rest(case)),
+        sentence: |case| format!("it slept or waited, and may have waited for a CPU after that, {}{}", waits(case), rest(case)),
     },
     Rule {
         cause: "page faults", certainty: Likely, by: no_task,
@@ -104,9 +104,14 @@ pub(crate) static RULES: [Rule; 22] = [
         sentence: |_| "the ring was full, and no process had the seat of its consumer".to_owned(),
     },
     Rule {
+        cause: "released", certainty: Certain, by: no_task,
+        explains: |case| case.loss(Cause::Lapped)?.drops.then_some(ALL),
+        sentence: |_| "the ring's consumer had read and released them before the recorder came to them. The ring lost nothing; `perfring record --consume` records all".to_owned(),
+    },
+    Rule {
         cause: "lapped", certainty: Certain, by: no_task,
         explains: |case| case.loss(Cause::Lapped).map(|_| ALL),
-        sentence: |_| "the reader came too late: producers had overwritten the records, or the consumer had released them, before the reader came to them".to_owned(),
+        sentence: |_| "the reader came too late: producers had overwritten the records before that".to_owned(),
     },
     Rule {
         cause: "too large", certainty: Certain, by: no_task,
@@ -127,22 +132,22 @@ pub(crate) static RULES: [Rule; 22] = [
     Rule {
         cause: "owner stopped", certainty: Certain, by: no_task,
         explains: |case| case.owner(Holder::Stopped).map(|_| ALL),
-        sentence: |case| format!("is stopped by a signal or a debugger{}", holds_up(case.owner(Holder::Stopped))),
+        sentence: |case| format!("{} stopped by a signal or a debugger{}{}", is(case), how_long(case), holds_up(case, Holder::Stopped)),
     },
     Rule {
         cause: "owner dead", certainty: Certain, by: no_task,
         explains: |case| case.owner(Holder::Dead).map(|_| ALL),
-        sentence: |case| format!("was killed or has crashed{}", holds_up(case.owner(Holder::Dead))),
+        sentence: |case| format!("was killed or has crashed{}", holds_up(case, Holder::Dead)),
     },
     Rule {
         cause: "owner dumps core", certainty: Certain, by: no_task,
         explains: |case| case.owner(Holder::DumpingCore).map(|_| ALL),
-        sentence: |case| format!("dumps core, and keeps its seat until that is written{}", holds_up(case.owner(Holder::DumpingCore))),
+        sentence: |case| format!("{}{}, and keeps its seat until that is written{}", if case.is_over() { "dumped core" } else { "dumps core" }, how_long(case), holds_up(case, Holder::DumpingCore)),
     },
     Rule {
         cause: "owner holds up", certainty: Certain, by: no_task,
         explains: |case| case.owner(Holder::Alive).filter(|seat| seat.holds_up).map(|_| ALL),
-        sentence: |_| "is alive, and the other producers wait for its reservation or lock".to_owned(),
+        sentence: |case| format!("{} alive{}", is(case), holds_up(case, Holder::Alive)),
     },
 ];
 
@@ -171,7 +176,7 @@ pub(crate) fn unknown(case: &Case<'_>) -> String {
         return match &case.what {
             What::Loss(loss) if loss.seats.is_empty() => {
                 format!(
-                    "the ring says \"{}\", and nothing says how its processes were; record with `perfring record DIR --why`",
+                    "the ring says \"{}\", and how its processes were at that time is not recorded; `perfring record DIR --why` records it",
                     loss.cause.name()
                 )
             }
@@ -229,8 +234,22 @@ fn is_how(seat: Option<&SeatNow>) -> &'static str {
     }
 }
 
-fn holds_up(seat: Option<&SeatNow>) -> &'static str {
-    match seat.is_some_and(|seat| seat.holds_up) {
+fn is(case: &Case<'_>) -> &'static str {
+    if case.is_over() { "was" } else { "is" }
+}
+
+/// Says for how long looks at the seat found it so.
+fn how_long(case: &Case<'_>) -> String {
+    match (case.length, case.is_over()) {
+        (0, _) => String::new(),
+        (length, true) => format!(" for about {}", span(length)),
+        (length, false) => format!(" for {} so far", span(length)),
+    }
+}
+
+fn holds_up(case: &Case<'_>, holder: Holder) -> &'static str {
+    match case.owner(holder).is_some_and(|seat| seat.holds_up) {
+        true if case.is_over() => ", and the other producers waited for its reservation or lock",
         true => ", and the other producers wait for its reservation or lock",
         false => "",
     }

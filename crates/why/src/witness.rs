@@ -9,6 +9,8 @@ pub const NAME: &str = "perfring-why";
 
 /// The beginning of the names of the kernel's rings that have page faults alone.
 pub const FAULTS: &str = "kernel-page-faults";
+/// What the names of all rings of the kernel's events begin with.
+pub const KERNEL: &str = "kernel-";
 
 /// Whether something begins or ends.
 #[repr(u32)]

@@ -267,7 +267,7 @@ fn a_stopped_process_and_a_killed_one_are_found_as_that() {
     // A machine that is busy may continue it late.
     assert_eq!(gap["cause"] == "stopped", stopped > length / 2, "{gap}");
     for (cause, says) in
-        [("owner stopped", "is stopped by a signal"), ("owner dead", "was killed or has crashed")]
+        [("owner stopped", "was stopped by a signal"), ("owner dead", "was killed or has crashed")]
     {
         let owner = lines.iter().find(|line| line["cause"] == cause).unwrap();
         let sentence = owner["sentence"].as_str().unwrap();
@@ -490,7 +490,7 @@ fn the_worst_come_first_and_errors_have_their_codes() {
     assert_eq!(done.code(), 0, "{}", done.err());
     let out = done.out();
     assert!(out.contains("records name no thread, so gaps between them are not known"), "{out}");
-    assert!(out.contains("record with `perfring record DIR --why`"), "{out}");
+    assert!(out.contains("`perfring record DIR --why` records it"), "{out}");
     assert_eq!(run(&["why", &recording, "--top", "0"], b"").out().lines().count(), 1);
     assert!(run(&["why", &recording, "--top", "0"], b"").out().contains("; 1 not shown"));
     run(&["why", place.path("none").to_str().unwrap()], b"").refuses(3, "does not exist");

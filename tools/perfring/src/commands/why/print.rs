@@ -5,7 +5,7 @@ use crate::output::json::line;
 use crate::records::time::{When, exact_utc};
 use perfring_export::Stream;
 use perfring_figures::owner::count;
-use perfring_why::{Facts, Finding, Kind, Parts, Report, Thread, UNKNOWN, span};
+use perfring_why::{Facts, Finding, Kind, Parts, Report, Sum, Thread, UNKNOWN, span};
 use serde_json::{Value, json};
 use std::io::{BufWriter, Write};
 
@@ -17,7 +17,11 @@ pub(super) fn report(
     json: bool,
 ) -> Result<(), Failure> {
     let mut out = BufWriter::new(Stream::stdout());
-    for finding in report.findings.iter().take(top) {
+    // Where nothing watched the threads, each gap would have the same sentence: the last line says it once.
+    let is_said = |finding: &&Finding| {
+        json || report.covered > 0 || finding.kind != Kind::Gap || finding.cause != UNKNOWN
+    };
+    for finding in report.findings.iter().filter(is_said).take(top) {
         let wall = facts.wall(finding.time);
         let written = match json {
             true => line(&mut out, &object(finding, wall)),
@@ -34,13 +38,13 @@ pub(super) fn report(
     }
     let written = match json {
         true => line(&mut out, &sums(report)),
-        false => writeln!(out, "{}", summary(report, top)),
+        false => writeln!(out, "{}", summary(report, facts, top)),
     };
     written.and_then(|()| out.flush()).map_err(Failure::output)
 }
 
 /// Says how many findings there are by cause, and what they rest on.
-fn summary(report: &Report, top: usize) -> String {
+fn summary(report: &Report, facts: &Facts, top: usize) -> String {
     let all = report.count();
     let mut causes: Vec<_> = report.sums.iter().collect();
     causes.sort_by_key(|((kind, cause), sum)| {
@@ -59,15 +63,26 @@ fn summary(report: &Report, top: usize) -> String {
         if number == 0 { what } else { format!("{what} ({})", said.join(", ")) }
     };
     let mut said = match all {
+        0 if report.records == 0 => "there are no records".to_owned(),
+        0 if report.covered == 0 => "nothing is found".to_owned(),
         0 => "nothing is out of the ordinary".to_owned(),
         _ => [Kind::Owner, Kind::Loss, Kind::Gap].map(of).join(", "),
     };
-    let shown = report.findings.len().min(top) as u64;
-    if all > shown {
-        said += &format!("; {} not shown", all - shown);
+    let is_gap =
+        |((kind, cause), _): &(&(Kind, &str), &Sum)| *kind == Kind::Gap && *cause == UNKNOWN;
+    let alike = match report.covered {
+        0 => report.sums.iter().filter(is_gap).map(|(_, sum)| sum.findings).sum(),
+        _ => 0,
+    };
+    let shown = all.saturating_sub(alike).min(top as u64);
+    if all > shown + alike {
+        said += &format!("; {} not shown", all - shown - alike);
     }
     said += &match report.covered {
-        0 => format!("; no kernel events of the whole machine, in {}", span(report.length)),
+        0 => format!(
+            "; no kernel events of the whole machine, in {}; `perfring record DIR --why` records them",
+            span(report.length)
+        ),
         covered => format!("; kernel events cover {} of {}", span(covered), span(report.length)),
     };
     if report.missing > 0 {
@@ -76,6 +91,10 @@ fn summary(report: &Report, top: usize) -> String {
     if report.hidden > 0 {
         let gaps = count(report.hidden, "time");
         said += &format!("; {gaps} between two records had losses within, so they may be no gaps");
+    }
+    if facts.untimed() > 0 {
+        let records = count(facts.untimed(), "record");
+        said += &format!("; {records} without a timestamp, so gaps between them are not known");
     }
     if report.anonymous > 0 {
         let (records, name) = match report.anonymous {
