@@ -63,7 +63,7 @@ fn summary(report: &Report, facts: &Facts, top: usize) -> String {
         if number == 0 { what } else { format!("{what} ({})", said.join(", ")) }
     };
     let mut said = match all {
-        0 if report.records == 0 => "there are no records".to_owned(),
+        0 if report.records == 0 && facts.untimed() == 0 => "there are no records".to_owned(),
         0 if report.covered == 0 => "nothing is found".to_owned(),
         0 => "nothing is out of the ordinary".to_owned(),
         _ => [Kind::Owner, Kind::Loss, Kind::Gap].map(of).join(", "),
