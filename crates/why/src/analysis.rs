@@ -8,6 +8,7 @@ use crate::holes::Holes;
 use crate::moved::Moved;
 use crate::names::{Names, span};
 use crate::rules::{self, RULES, Rule, judge};
+use crate::samples::{Delays, Totals};
 use crate::stops::{Stopped, Stops};
 use crate::threads::{Threads, Wrote};
 use crate::times::Times;
@@ -86,7 +87,8 @@ pub struct Analysis {
     holes: Holes,
     late: Times,
     stopped: HashMap<u32, Stops>,
-    throttled: HashMap<u32, Vec<(u64, u64)>>,
+    throttled: HashMap<u32, Totals>,
+    delayed: HashMap<u32, Delays>,
     first: Option<u64>,
     newest: u64,
     report: Report,
@@ -119,6 +121,7 @@ impl Analysis {
             late: Times::default(),
             stopped: HashMap::new(),
             throttled: HashMap::new(),
+            delayed: HashMap::new(),
             first: None,
             newest: 0,
             report: Report::default(),
@@ -198,11 +201,11 @@ impl Analysis {
                     false => stops.continued(time),
                 }
             }
+            Fact::Delayed { thread, before, added } => {
+                self.delayed.entry(thread.tid).or_default().add(before, time, added);
+            }
             Fact::Throttled { pid, total } => {
-                let samples = self.throttled.entry(pid).or_default();
-                if samples.len() < SAMPLES {
-                    samples.push((time, total));
-                }
+                self.throttled.entry(pid).or_default().add(time, total);
             }
         }
     }
@@ -319,16 +322,13 @@ impl Analysis {
                 _ => within(&(from, until)),
             }
         });
-        let throttled = self.throttled.get(&gap.thread.pid).map_or(0, |samples| {
-            let before = samples.iter().rev().find(|(time, _)| *time <= from);
-            let after = samples.iter().find(|(time, _)| *time >= until).or(samples.last());
-            let (before, after) = (before.or(samples.first()), after);
-            before.zip(after).map_or(0, |((_, from), (_, until))| until.saturating_sub(*from))
-        });
+        let throttled = self.throttled.get(&gap.thread.pid);
+        let throttled = throttled.map_or(0, |of| of.within(from, until));
         let (ring, length) = (gap.ring, gap.length());
         let has_faults = self.is_watched(Events::Faults, gap.thread.pid, from, until)
             && self.holes.missing(Events::Faults, gap.thread.pid, from, until) == 0;
-        let what = What::Gap(GapCase { gap, coverage, has_faults, stopped, throttled });
+        let delayed = self.delayed.get(&gap.thread.tid).map_or(0, |of| of.within(from, until));
+        let what = What::Gap(GapCase { gap, coverage, has_faults, stopped, delayed, throttled });
         self.judge(what, ring, from, length);
     }
 

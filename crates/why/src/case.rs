@@ -42,6 +42,8 @@ pub(crate) struct GapCase {
     pub(crate) has_faults: bool,
     /// For how long of it the process was stopped, as a witness found.
     pub(crate) stopped: Stopped,
+    /// For how long the thread could run and had no CPU, at most, ns.
+    pub(crate) delayed: u64,
     /// For how long the cgroup was throttled in that time, ns.
     pub(crate) throttled: u64,
 }
@@ -82,6 +84,12 @@ impl Case<'_> {
         let gap = self.gap()?;
         let known = gap.coverage == Coverage::Whole && !gap.gap.parts.contradicted;
         known.then_some(&gap.gap.parts)
+    }
+
+    /// Returns for how long a thread waited for a CPU after it was woken, at most. Its time in the queue after a preemption is known.
+    pub(crate) fn woken_late(&self) -> Option<u64> {
+        let (gap, parts) = (self.gap()?, self.watched()?);
+        Some(gap.delayed.saturating_sub(parts.off_cpu()).min(parts.waited))
     }
 
     /// Returns the loss, if it is one by this cause.

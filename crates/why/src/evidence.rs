@@ -222,6 +222,15 @@ pub enum Fact {
         /// When this look began, ns.
         look: u64,
     },
+    /// For how long a thread could run and had no CPU, since the look before.
+    Delayed {
+        /// The thread.
+        thread: Thread,
+        /// The time of the look before, ns.
+        before: u64,
+        /// ns since then.
+        added: u64,
+    },
     /// For how long the cgroup of a process was throttled so far.
     Throttled {
         /// The process.

@@ -2,7 +2,7 @@
 
 use crate::evidence::{Events, Evidence, Fact, Holder, Role, SeatNow, Switch, Thread, Writer};
 use crate::witness::{
-    FAULTS, How, KERNEL, NAME, Of, RingWriter, Seat, SeatOf, Stop, Throttle, Turn, Watch,
+    Delay, FAULTS, How, KERNEL, NAME, Of, RingWriter, Seat, SeatOf, Stop, Throttle, Turn, Watch,
 };
 use perfring_consumer::Policy;
 use perfring_events::{Event, Origin, Rec, What};
@@ -216,6 +216,9 @@ impl Facts {
             );
         } else if let Some(it) = pod::<Throttle>(record) {
             self.say(time, Fact::Throttled { pid: it.pid, total: it.total });
+        } else if let Some(it) = pod::<Delay>(record) {
+            let thread = Thread { pid: it.pid, tid: it.tid };
+            self.say(time, Fact::Delayed { thread, before: it.before, added: it.added });
         } else if let Some(it) = pod::<RingWriter>(record) {
             self.writers.insert(it.ring, it.pid);
         } else if let Some(it) = pod::<Seat>(record) {

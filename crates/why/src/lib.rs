@@ -28,6 +28,7 @@ mod holes;
 mod moved;
 mod names;
 mod rules;
+mod samples;
 mod stops;
 mod threads;
 mod times;

@@ -29,7 +29,7 @@ const ALL: u64 = u64::MAX;
 
 /// The table.
 #[rustfmt::skip]
-pub(crate) static RULES: [Rule; 23] = [
+pub(crate) static RULES: [Rule; 24] = [
     // A gap between two records of a thread.
     Rule {
         cause: "stopped", certainty: Certain, by: no_task,
@@ -58,8 +58,13 @@ pub(crate) static RULES: [Rule; 23] = [
         sentence: |case| format!("it could run, and got no CPU for {}, while the CPU that it had left was idle{}", span(case.watched().map_or(0, |parts| parts.kept)), rest(case)),
     },
     Rule {
+        cause: "run delay", certainty: Likely, by: no_task,
+        explains: |case| case.woken_late(),
+        sentence: |case| format!("it was woken and waited for a CPU, for {} at most, as its run delay in /proc says{}", span(case.woken_late().unwrap_or(0)), rest(case)),
+    },
+    Rule {
         cause: "blocked", certainty: Likely, by: no_task,
-        explains: |case| Some(case.watched()?.waited),
+        explains: |case| Some(case.watched()?.waited.saturating_sub(case.woken_late()?)),
         sentence: |case| format!("it slept or waited, and may have waited for a CPU after that, {}{}", waits(case), rest(case)),
     },
     Rule {

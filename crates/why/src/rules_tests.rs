@@ -11,7 +11,7 @@ use perfring_events::LossCause;
 const SHOP: Thread = Thread { pid: 17, tid: 17 };
 
 /// Reads a line of a case: `TIME write`, `TIME elsewhere`, `TIME other`, `TIME in CPU`, `TIME out CPU NEXT`, `TIME preempt CPU NEXT`, `TIME run CPU TASK`,
-/// `TIME fault`, `TIME stop BEFORE`, `TIME continue BEFORE`, `TIME throttled TOTAL`, `TIME watch`, `TIME faults`, `TIME unwatch`, `TIME missing`, `TIME missing-faults`,
+/// `TIME fault`, `TIME stop BEFORE`, `TIME continue BEFORE`, `TIME throttled TOTAL`, `TIME delayed BEFORE TIME`, `TIME watch`, `TIME faults`, `TIME unwatch`, `TIME missing`, `TIME missing-faults`,
 /// `TIME drops`, `TIME lost NUMBER CAUSE`, `TIME seat ROLE STATE [held]`.
 fn evidence(line: &str) -> Evidence {
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -35,6 +35,10 @@ fn evidence(line: &str) -> Evidence {
         "stop" | "continue" => {
             let (stopped, before) = (words[1] == "stop", u64::from(number(2)) * 1_000);
             Fact::Stopped { pid: SHOP.pid, stopped, before, look: u64::from(number(0)) * 1_000 }
+        }
+        "delayed" => {
+            let us = |at| u64::from(number(at)) * 1_000;
+            Fact::Delayed { thread: SHOP, before: us(2), added: us(3) }
         }
         "throttled" => Fact::Throttled { pid: SHOP.pid, total: u64::from(number(2)) * 1_000 },
         "watch" => Fact::Watched { of: Events::Switches, pid: 0 },
@@ -90,7 +94,7 @@ fn report(case: &str) -> Report {
 }
 
 /// A rule's cause, a case that it names, and what its sentence says.
-const CASES: [(&str, &str, &str); 23] = [
+const CASES: [(&str, &str, &str); 24] = [
     (
         "stopped",
         "0 watch
@@ -143,6 +147,16 @@ const CASES: [(&str, &str, &str); 23] = [
          2990 in 1
          3000 write",
         "it could run, and got no CPU for 2.98 ms, while the CPU that it had left was idle",
+    ),
+    (
+        "run delay",
+        "0 watch
+         1 write
+         10 out 0 99
+         2990 in 0
+         3000 write
+         9000 delayed 0 2900",
+        "it was woken and waited for a CPU, for 2.90 ms at most, as its run delay in /proc says (ran 19.0 µs, waited 2.98 ms)",
     ),
     (
         "blocked",
@@ -277,8 +291,8 @@ fn only(report: &Report, kind: Kind) -> &Finding {
 /// Returns the kind of a rule's cases.
 fn kind_of(rule: usize) -> Kind {
     match rule {
-        0..10 => Kind::Gap,
-        10..19 => Kind::Loss,
+        0..11 => Kind::Gap,
+        11..20 => Kind::Loss,
         _ => Kind::Owner,
     }
 }

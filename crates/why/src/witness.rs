@@ -116,6 +116,23 @@ pub struct Throttle {
     pub total: u64,
 }
 
+/// For how long a thread could run and had no CPU, between two looks: the second number of its `schedstat`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
+#[record(name = "why.Delay")]
+pub struct Delay {
+    /// The process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// When the look before this one was, `CLOCK_BOOTTIME`.
+    #[record(unit = "ns")]
+    pub before: u64,
+    /// For how long since then.
+    #[record(unit = "ns")]
+    pub added: u64,
+}
+
 /// A ring has one producer at a time: its records are this process's from now on.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
@@ -154,11 +171,12 @@ pub struct Seat {
 
 /// Returns the types of a witness's records. Names of threads are `perf.Comm`, the kernel's type.
 #[must_use]
-pub fn schemas() -> [Schema<'static>; 6] {
+pub fn schemas() -> [Schema<'static>; 7] {
     [
         Watch::SCHEMA,
         Stop::SCHEMA,
         Throttle::SCHEMA,
+        Delay::SCHEMA,
         RingWriter::SCHEMA,
         Seat::SCHEMA,
         perfring_kernel::records::Comm::SCHEMA,

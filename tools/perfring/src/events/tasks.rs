@@ -32,3 +32,13 @@ pub(crate) fn names(pid: u32, mut each: impl FnMut(Comm)) {
         each(comm);
     }
 }
+
+/// Returns for how long each thread of a process could run and had no CPU, so far, ns: it is added when the thread gets a CPU.
+pub(crate) fn run_delays(pid: u32) -> impl Iterator<Item = (u32, u64)> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(|task| {
+        let tid = task.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        Some((tid, stat.split(' ').nth(1)?.parse().ok()?))
+    })
+}

@@ -4,7 +4,7 @@
 
 use super::live::Live;
 use super::seats::{SeatSeen, seats};
-use super::tasks::{names, tasks, threads};
+use super::tasks::{names, run_delays, tasks, threads};
 use crate::failure::{Failure, note};
 use perfring_consumer::{Location, Stat, advanced::MachineClock};
 use perfring_figures::cgroup::CpuStat;
@@ -12,7 +12,9 @@ use perfring_figures::process::{Processes, stopped};
 use perfring_kernel::{EventKind, OpenError, Options, Target, open};
 use perfring_producer::{Options as RingOptions, Policy, Producer};
 use perfring_types::PodRecord;
-use perfring_why::witness::{FAULTS, NAME, Of, RingWriter, Stop, Throttle, Turn, Watch, schemas};
+use perfring_why::witness::{
+    Delay, FAULTS, NAME, Of, RingWriter, Stop, Throttle, Turn, Watch, schemas,
+};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::path::Path;
@@ -76,6 +78,8 @@ struct Process {
     looked: u64,
     cpu_stat: Option<CpuStat>,
     throttled: Option<u64>,
+    /// For how long each thread has waited for a CPU so far, ns.
+    delays: HashMap<u32, u64>,
 }
 
 impl Witness {
@@ -224,12 +228,21 @@ impl Witness {
                 let (pid, version) = (*pid, stat.version);
                 said.push(Said::Throttle(Throttle { pid, version, total: ns }));
             }
+            for (tid, total) in run_delays(*pid) {
+                // What it had waited before the first look is not known.
+                let known = process.delays.insert(tid, total).unwrap_or(total);
+                let added = total.saturating_sub(known);
+                if added > 0 {
+                    said.push(Said::Delay(Delay { pid: *pid, tid, before, added }));
+                }
+            }
             found.is_some()
         });
         for what in said {
             match what {
                 Said::Stop(stop) => self.say(&stop),
                 Said::Throttle(throttle) => self.say(&throttle),
+                Said::Delay(delay) => self.say(&delay),
             }
         }
     }
@@ -264,8 +277,8 @@ impl Witness {
         let faults = !matches!(self.kernel, Kernel::Nothing)
             && faulty < FAULTY
             && watch_process(live, pid, vec![EventKind::PageFaults], FAULTS);
-        let (stopped, throttled) = (false, None);
-        let process = Process { switches, faults, stopped, looked, cpu_stat, throttled };
+        let (stopped, throttled, delays) = (false, None, run_delays(pid).collect());
+        let process = Process { switches, faults, stopped, looked, cpu_stat, throttled, delays };
         self.say_process(pid, &process);
         self.processes.insert(pid, process);
     }
@@ -333,13 +346,14 @@ fn own_time() -> Duration {
 enum Said {
     Stop(Stop),
     Throttle(Throttle),
+    Delay(Delay),
 }
 
 /// Says what a recording has nevertheless.
 fn without(error: &OpenError) -> String {
     let rest = match error {
         OpenError::Missing | OpenError::Unknown { .. } => {
-            "without that, the recording has the holders of seats, stops by a signal, and throttling by a cgroup"
+            "without that, the recording has the holders of seats, stops by a signal, run delays, and throttling by a cgroup"
         }
         _ => {
             "without that, the recording has the holders of seats, stops by a signal, throttling by a cgroup and, where \
