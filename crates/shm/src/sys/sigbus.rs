@@ -105,6 +105,10 @@ impl blocks::TableEntry for SigbusEntry {
 /// as lapped before that. A producer writes into private memory, and gets `ReserveError::Truncated`
 /// before it has written a ring's worth.
 ///
+/// A signal that is not a ring's goes to the handler from before. If that raises the signal again before it returns, as
+/// Python's `faulthandler` does, two frames are on the thread's alternate stack. Rust's has 8 KiB, and a processor with AVX-512 takes
+/// up to 3.6 KiB for each: the process may then end by SIGSEGV instead of SIGBUS, unless the thread has a larger one (`sigaltstack`).
+///
 /// # Errors
 /// The system's error, if the handler cannot be installed.
 pub fn install_sigbus_handler() -> io::Result<()> {
