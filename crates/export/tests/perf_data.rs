@@ -1,6 +1,8 @@
 //! Files as the real `perf script` and `perf report` read them.
 
-use crate::common::shapes::{BYTES, TEXT, full_ring, kernel_ring, lapped_ring, two_of_one_pid};
+use crate::common::shapes::{
+    BYTES, TEXT, full_ring, kernel_ring, lapped_ring, metrics_area, two_of_one_pid,
+};
 use crate::common::{Followed, Kept, close_at_once, run, skip};
 use perfring_export::{Output, PerfData, PerfDataOptions};
 use perfring_producer::{Options, Producer};
@@ -168,6 +170,18 @@ fn the_kernels_records_are_of_their_threads() {
     let Some(shown) = perf(&["script", "-F", "trace:pid,tid,event"], &path) else { return };
     let tids: Vec<_> = shown.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
     assert_eq!(tids, ["10/11", "10/12", "10/11"]);
+}
+
+#[test]
+fn samples_of_a_metrics_area_are_of_the_process_that_they_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("perf.data");
+    let mut out = PerfData::open("perf", &options_of(&path)).unwrap();
+    metrics_area(&dir.path().join("area"), 1).export(&mut out);
+    close_at_once(out);
+    let Some(shown) = perf(&["script", "-F", "trace:pid,tid,event"], &path) else { return };
+    let tids: Vec<_> = shown.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert_eq!(tids, [format!("{0}/{0}", id())]);
 }
 
 /// Returns the samples' raw data in the file.

@@ -1,6 +1,6 @@
 //! Traces parsed by the messages that Perfetto's own Python package ships.
 
-use crate::common::shapes::{full_ring, kernel_ring, lapped_ring, two_of_one_pid};
+use crate::common::shapes::{full_ring, kernel_ring, lapped_ring, metrics_area, two_of_one_pid};
 use crate::common::{Followed, close, python, skip};
 use perfring_export::{Output, Perfetto, PerfettoOptions};
 use perfring_telemetry::{
@@ -292,6 +292,19 @@ fn the_kernels_records_are_on_the_tracks_of_their_threads() {
     let tids: Vec<_> = on.iter().map(|on| on["tid"].as_u64().unwrap()).collect();
     assert_eq!(tids, [11, 12, 11]);
     assert!(on.iter().all(|on| on["parent"]["pid"] == json!(10)));
+}
+
+#[test]
+fn samples_of_a_metrics_area_are_of_the_process_that_they_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace.pftrace");
+    let mut out = Perfetto::open("trace", &options_of(&path)).unwrap();
+    metrics_area(&dir.path().join("area"), 1).export(&mut out);
+    close(out);
+    let Some(events) = read(&path) else { return };
+    let on: Vec<_> = events.iter().filter_map(|event| event.get("on")).collect();
+    assert_eq!(on.len(), 1);
+    assert_eq!(on[0]["parent"]["pid"], json!(std::process::id()));
 }
 
 #[test]

@@ -83,7 +83,6 @@ pub struct Fault {
     pub addr: u64,
 }
 
-/// Creates a ring that resembles the kernel's, with records of two threads.
 /// A ring of a process that has this test's pid in a pid namespace `id`: a log record, a sample, and a log record of its
 /// thread 77.
 pub fn two_of_one_pid(dir: &Path, id: u32, name: &str) -> Followed {
@@ -102,6 +101,19 @@ pub fn two_of_one_pid(dir: &Path, id: u32, name: &str) -> Followed {
     followed
 }
 
+/// Creates a ring that resembles a metrics area: its samples name their process, this test's, and it has neither a policy nor a producer.
+pub fn metrics_area(path: &Path, id: u32) -> Followed {
+    let sink = Sink::create(path, &options(), Resource::default()).unwrap();
+    sink.emit(&Gauge::new("free", 1u64)).unwrap();
+    let mut followed = Followed::open(path, id);
+    followed.read();
+    followed.items.remove(0);
+    followed.origin.policy = None;
+    followed.origin.producer = Default::default();
+    followed
+}
+
+/// Creates a ring that resembles the kernel's, with records of two threads.
 pub fn kernel_ring(path: &Path, id: u32) -> Followed {
     let mut producer =
         Producer::create(path, &Options { time: true, ..Options::default() }).unwrap();

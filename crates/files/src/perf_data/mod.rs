@@ -170,10 +170,12 @@ impl PerfData {
             Some(Value::I64(number)) => Some(*number as u32), // -1 is no process
             _ => None,
         };
-        let is_kernels = origin.policy.is_none();
+        let class = record.kind_of().and_then(|kind| kind.class.known()).unwrap_or_default();
+        // A metrics area has no policy either; its samples name their process as telemetry does.
+        let is_kernels = origin.policy.is_none() && class == Class::Plain;
         let pid = number(if is_kernels { "pid" } else { "process.pid" });
         let tid = number(if is_kernels { "tid" } else { "thread.id" });
-        if record.kind_of().and_then(|kind| kind.class.known()) == Some(Class::Resource)
+        if class == Class::Resource
             && let (Some(pid), Some(Value::U64(start))) =
                 (pid, value.and_then(|value| value.get(names::START_TIME)))
         {

@@ -216,7 +216,8 @@ impl Perfetto {
         }
         let class = record.kind_of().and_then(|kind| kind.class.known()).unwrap_or_default();
         let (value, added) = (record.value(), self.added.to_record(record));
-        let is_kernels = origin.policy.is_none();
+        // A metrics area has no policy either; its samples name their process as telemetry does.
+        let is_kernels = origin.policy.is_none() && class == Class::Plain;
         let (Some(Ok(value)), true) = (value, class != Class::Plain || is_kernels) else {
             let (_, ring) = self.ring(origin, origin.producer.pid)?;
             return self.plain(record, at, ring);
