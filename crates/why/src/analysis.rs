@@ -8,7 +8,7 @@ use crate::holes::Holes;
 use crate::moved::Moved;
 use crate::names::{Names, span};
 use crate::rules::{self, RULES, Rule, judge};
-use crate::samples::{Delays, Totals};
+use crate::samples::Delays;
 use crate::stops::{Stopped, Stops};
 use crate::threads::{Threads, Wrote};
 use crate::times::Times;
@@ -87,7 +87,7 @@ pub struct Analysis {
     holes: Holes,
     late: Times,
     stopped: HashMap<u32, Stops>,
-    throttled: HashMap<u32, Totals>,
+    throttled: HashMap<u32, Delays>,
     delayed: HashMap<u32, Delays>,
     first: Option<u64>,
     newest: u64,
@@ -204,8 +204,8 @@ impl Analysis {
             Fact::Delayed { thread, before, added } => {
                 self.delayed.entry(thread.tid).or_default().add(before, time, added);
             }
-            Fact::Throttled { pid, total } => {
-                self.throttled.entry(pid).or_default().add(time, total);
+            Fact::Throttled { pid, before, added } => {
+                self.throttled.entry(pid).or_default().add(before, time, added);
             }
         }
     }

@@ -42,9 +42,9 @@ pub(crate) struct GapCase {
     pub(crate) has_faults: bool,
     /// For how long of it the process was stopped, as a witness found.
     pub(crate) stopped: Stopped,
-    /// For how long the thread could run and had no CPU, at most, ns.
+    /// For how long the thread could run and had no CPU, at least, ns.
     pub(crate) delayed: u64,
-    /// For how long the cgroup was throttled in that time, ns.
+    /// For how long the cgroup was throttled in that time, at least, ns.
     pub(crate) throttled: u64,
 }
 
@@ -86,7 +86,7 @@ impl Case<'_> {
         known.then_some(&gap.gap.parts)
     }
 
-    /// Returns for how long a thread waited for a CPU after it was woken, at most. Its time in the queue after a preemption is known.
+    /// Returns for how long a thread waited for a CPU after it was woken, at least. Its time in the queue after a preemption is known.
     pub(crate) fn woken_late(&self) -> Option<u64> {
         let (gap, parts) = (self.gap()?, self.watched()?);
         Some(gap.delayed.saturating_sub(parts.off_cpu()).min(parts.waited))

@@ -231,12 +231,14 @@ pub enum Fact {
         /// ns since then.
         added: u64,
     },
-    /// For how long the cgroup of a process was throttled so far.
+    /// For how long the cgroup of a process was throttled, since the look before.
     Throttled {
         /// The process.
         pid: u32,
-        /// ns in all.
-        total: u64,
+        /// The time of the look before, ns.
+        before: u64,
+        /// ns since then.
+        added: u64,
     },
 }
 

@@ -18,10 +18,11 @@ pub fn is_evidence(origin: &Origin) -> bool {
     is_of_kernel(origin) || origin.name == NAME
 }
 
-/// Returns whether it is one of the kernel's perf rings. A map of BPF programs is a ring like others, without a policy.
+/// Returns whether it is one of the kernel's perf rings, which have no file. A map of BPF programs and a metrics area are rings
+/// without a policy, too, whatever their names are: their locations differ.
 fn is_of_kernel(origin: &Origin) -> bool {
     let name = origin.name.rsplit('/').next().unwrap_or_default();
-    origin.policy.is_none() && name.starts_with(KERNEL)
+    origin.policy.is_none() && name.starts_with(KERNEL) && origin.location.starts_with(KERNEL)
 }
 
 /// Turns events into evidence.
@@ -215,7 +216,7 @@ impl Facts {
                 Fact::Stopped { pid: it.pid, stopped, before: it.before, look: it.look },
             );
         } else if let Some(it) = pod::<Throttle>(record) {
-            self.say(time, Fact::Throttled { pid: it.pid, total: it.total });
+            self.say(time, Fact::Throttled { pid: it.pid, before: it.before, added: it.added });
         } else if let Some(it) = pod::<Delay>(record) {
             let thread = Thread { pid: it.pid, tid: it.tid };
             self.say(time, Fact::Delayed { thread, before: it.before, added: it.added });
@@ -290,4 +291,25 @@ fn seat_of(seat: &Seat) -> Option<SeatNow> {
     let (number, pid) = (seat.number, seat.pid);
     let (name, holds_up) = (text(&seat.name), seat.holds_up != 0);
     Some(SeatNow { role, number, pid, name, holder, holds_up })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_perf_rings_and_a_witness_are_evidence() {
+        let is = |name: &str, location: &str, policy| {
+            let (name, location) = (name.to_owned(), location.to_owned());
+            is_evidence(&Origin { name, location, policy, ..Origin::default() })
+        };
+        assert!(is("kernel-0", "kernel-0", None));
+        assert!(is("kernel-page-faults-17-1", "kernel-page-faults-17-1", None));
+        assert!(is("host/kernel-0", "kernel-0", None), "an input's name is before it");
+        assert!(is(NAME, "/dev/shm/perfring-why-x/perfring-why", Some(Policy::Overwrite)));
+        assert!(!is("kernel-0", "/dev/shm/rings/kernel-0", Some(Policy::Drop)), "a user's ring");
+        assert!(!is("kernel-events", "id:7", None), "a BPF map by its name");
+        assert!(!is("kernel-0", "/sys/fs/bpf/kernel-0", None), "a BPF map by its path");
+        assert!(!is("kernel-metrics", "/dev/shm/rings/kernel-metrics", None), "a metrics area");
+    }
 }

@@ -84,7 +84,7 @@ pub struct Finding {
     pub preempted_by: Vec<(Thread, String, u64)>,
     /// For how long of a gap the process was stopped, at least, ns.
     pub stopped: u64,
-    /// For how long its cgroup was throttled in that time, ns.
+    /// For how long its cgroup was throttled in that time, at least, ns.
     pub throttled: u64,
 }
 

@@ -44,7 +44,7 @@ pub(crate) static RULES: [Rule; 24] = [
     Rule {
         cause: "throttled", certainty: Likely, by: no_task,
         explains: |case| Some(case.gap()?.throttled.min(case.watched()?.off_cpu())),
-        sentence: |case| format!("its cgroup had used up its quota of CPU time, and was throttled for {}{}", span(case.gap().map_or(0, |gap| gap.throttled)), rest(case)),
+        sentence: |case| format!("its cgroup had used up its quota of CPU time, and was throttled for {} at least{}", span(case.gap().map_or(0, |gap| gap.throttled)), rest(case)),
     },
     Rule {
         cause: "preempted", certainty: Certain,
@@ -60,7 +60,7 @@ pub(crate) static RULES: [Rule; 24] = [
     Rule {
         cause: "run delay", certainty: Likely, by: no_task,
         explains: |case| case.woken_late(),
-        sentence: |case| format!("it was woken and waited for a CPU, for {} at most, as its run delay in /proc says{}", span(case.woken_late().unwrap_or(0)), rest(case)),
+        sentence: |case| format!("it was woken and waited for a CPU, for {} at least by its run delay in /proc{}", span(case.woken_late().unwrap_or(0)), rest(case)),
     },
     Rule {
         cause: "blocked", certainty: Likely, by: no_task,

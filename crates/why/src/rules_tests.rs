@@ -11,7 +11,7 @@ use perfring_events::LossCause;
 const SHOP: Thread = Thread { pid: 17, tid: 17 };
 
 /// Reads a line of a case: `TIME write`, `TIME elsewhere`, `TIME other`, `TIME in CPU`, `TIME out CPU NEXT`, `TIME preempt CPU NEXT`, `TIME run CPU TASK`,
-/// `TIME fault`, `TIME stop BEFORE`, `TIME continue BEFORE`, `TIME throttled TOTAL`, `TIME delayed BEFORE TIME`, `TIME watch`, `TIME faults`, `TIME unwatch`, `TIME missing`, `TIME missing-faults`,
+/// `TIME fault`, `TIME stop BEFORE`, `TIME continue BEFORE`, `TIME throttled BEFORE TIME`, `TIME delayed BEFORE TIME`, `TIME watch`, `TIME faults`, `TIME unwatch`, `TIME missing`, `TIME missing-faults`,
 /// `TIME drops`, `TIME lost NUMBER CAUSE`, `TIME seat ROLE STATE [held]`.
 fn evidence(line: &str) -> Evidence {
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -40,7 +40,10 @@ fn evidence(line: &str) -> Evidence {
             let us = |at| u64::from(number(at)) * 1_000;
             Fact::Delayed { thread: SHOP, before: us(2), added: us(3) }
         }
-        "throttled" => Fact::Throttled { pid: SHOP.pid, total: u64::from(number(2)) * 1_000 },
+        "throttled" => {
+            let us = |at| u64::from(number(at)) * 1_000;
+            Fact::Throttled { pid: SHOP.pid, before: us(2), added: us(3) }
+        }
         "watch" => Fact::Watched { of: Events::Switches, pid: 0 },
         "faults" => Fact::Watched { of: Events::Faults, pid: SHOP.pid },
         "unwatch" => Fact::Unwatched { of: Events::Switches, pid: 0 },
@@ -121,14 +124,13 @@ const CASES: [(&str, &str, &str); 24] = [
     (
         "throttled",
         "0 watch
-         0 throttled 0
          1 write
          10 preempt 0 99
          900 run 0 98
-         2990 in 0
-         3000 write
-         9000 throttled 2980",
-        "was throttled for 2.98 ms",
+         89990 in 0
+         90000 write
+         95000 throttled 75000 89000",
+        "was throttled for 84.0 ms at least",
     ),
     (
         "preempted",
@@ -153,10 +155,10 @@ const CASES: [(&str, &str, &str); 24] = [
         "0 watch
          1 write
          10 out 0 99
-         2990 in 0
-         3000 write
-         9000 delayed 0 2900",
-        "it was woken and waited for a CPU, for 2.90 ms at most, as its run delay in /proc says (ran 19.0 µs, waited 2.98 ms)",
+         29990 in 0
+         30000 write
+         40000 delayed 20000 28000",
+        "it was woken and waited for a CPU, for 18.0 ms at least by its run delay in /proc (ran 19.0 µs, waited 30.0 ms)",
     ),
     (
         "blocked",

@@ -111,9 +111,12 @@ pub struct Throttle {
     pub pid: u32,
     /// The version of cgroups that says so, 1 or 2.
     pub version: u32,
-    /// For how long it was throttled so far, as its `cpu.stat` says.
+    /// When the look before this one was, `CLOCK_BOOTTIME`.
     #[record(unit = "ns")]
-    pub total: u64,
+    pub before: u64,
+    /// For how long it was throttled since then, as its `cpu.stat` says. That grows at the end of each throttling.
+    #[record(unit = "ns")]
+    pub added: u64,
 }
 
 /// For how long a thread could run and had no CPU, between two looks: the second number of its `schedstat`.

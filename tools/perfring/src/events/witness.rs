@@ -140,7 +140,7 @@ impl Witness {
         self.seats.clear();
         let mut processes = std::mem::take(&mut self.processes);
         for (pid, process) in &mut processes {
-            (process.stopped, process.throttled) = (false, None);
+            process.stopped = false;
             self.say_process(*pid, process);
         }
         self.processes = processes;
@@ -221,12 +221,14 @@ impl Witness {
                 said.push(Said::Stop(Stop { pid: *pid, turn: turn.into(), before, look: now }));
             }
             if let Some(stat) = &process.cpu_stat
-                && let total @ Some(ns) = stat.throttled_ns()
-                && total != process.throttled
+                && let Some(total) = stat.throttled_ns()
             {
-                process.throttled = total;
-                let (pid, version) = (*pid, stat.version);
-                said.push(Said::Throttle(Throttle { pid, version, total: ns }));
+                // What it had been throttled for before the first look is not known.
+                let known = process.throttled.replace(total).unwrap_or(total);
+                let (pid, version, added) = (*pid, stat.version, total.saturating_sub(known));
+                if added > 0 {
+                    said.push(Said::Throttle(Throttle { pid, version, before, added }));
+                }
             }
             for (tid, total) in run_delays(*pid) {
                 // What it had waited before the first look is not known.
@@ -277,7 +279,8 @@ impl Witness {
         let faults = !matches!(self.kernel, Kernel::Nothing)
             && faulty < FAULTY
             && watch_process(live, pid, vec![EventKind::PageFaults], FAULTS);
-        let (stopped, throttled, delays) = (false, None, run_delays(pid).collect());
+        let throttled = cpu_stat.as_ref().and_then(CpuStat::throttled_ns);
+        let (stopped, delays) = (false, run_delays(pid).collect());
         let process = Process { switches, faults, stopped, looked, cpu_stat, throttled, delays };
         self.say_process(pid, &process);
         self.processes.insert(pid, process);
