@@ -1,6 +1,7 @@
 //! What outputs do on a full disk.
 
 use crate::numbered::{offer, origin};
+use perfring_export::otlp::{FileOptions, OtlpFile};
 use perfring_export::recording::{self, Reader, Recording};
 use perfring_export::{
     Ctf, CtfOptions, Event, Output, PerfData, PerfDataOptions, Perfetto, PerfettoOptions, Took,
@@ -110,12 +111,17 @@ fn a_recording_waits_for_room_and_has_each_record_once() {
 }
 
 #[test]
-fn json_perfetto_ctf_and_perf_data_wait_for_room() {
+fn json_otlp_json_perfetto_ctf_and_perf_data_wait_for_room() {
     type Open = fn(&Path) -> Box<dyn Output>;
-    let outputs: [(&str, Open); 4] = [
+    let outputs: [(&str, Open); 5] = [
         ("events.jsonl", |path| {
             let options = json::Options { path: path.to_owned(), ..json::Options::default() };
             Box::new(json::JsonLines::open("out", &options).unwrap())
+        }),
+        ("telemetry.jsonl", |path| {
+            let mut options = FileOptions::default();
+            options.lines.path = path.to_owned();
+            Box::new(OtlpFile::open("out", &options).unwrap())
         }),
         ("trace.pftrace", |path| {
             let options = PerfettoOptions::new(path);

@@ -11,6 +11,7 @@ mod json;
 mod nats;
 mod numbered;
 mod otlp;
+mod otlp_json;
 mod parquet;
 mod perf_data;
 mod perfetto;

@@ -130,12 +130,15 @@ fn a_recording_goes_on_in_the_next_file_and_each_record_is_in_one() {
 
 #[test]
 fn all_outputs_of_files_rotate_and_keep_no_more_than_they_may() {
-    let kinds = ["json", "recording", "perfetto", "ctf", "perf-data", "parquet"];
+    let kinds = ["json", "otlp-json", "recording", "perfetto", "ctf", "perf-data", "parquet"];
     for kind in kinds.into_iter().filter(|kind| registry::Kind::of(kind).unwrap().is_here) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run");
         let most = 200_000;
-        let options = format!("max_bytes = 20_000\nkeep_bytes = {most}");
+        let mut options = format!("max_bytes = 20_000\nkeep_bytes = {most}");
+        if kind == "otlp-json" {
+            options += "\nbatch_items = 50"; // a line each
+        }
         let mut output = open(kind, &path, &options);
         let mut whole = 0;
         for part in 0..60u64 {

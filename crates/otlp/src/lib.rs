@@ -1,5 +1,5 @@
 //! Sends logs, metrics and traces to an OTLP receiver: over HTTP, or gRPC with the feature `grpc`;
-//! by TCP or a Unix socket.
+//! by TCP or a Unix socket. Or writes them as lines of JSON to files (`OtlpFile`), with the feature `file`.
 //!
 //! | of a ring | becomes |
 //! |---|---|
@@ -68,6 +68,8 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+#[cfg(feature = "file")]
+mod file;
 mod flow;
 mod made;
 mod mapper;
@@ -83,6 +85,8 @@ mod spans;
 mod wire;
 
 pub use batch::Batch;
+#[cfg(feature = "file")]
+pub use file::{FileOptions, OtlpFile};
 pub use mapper::Mapper;
 pub use mapping::{Lane, LongSpans, Mapping, Plain};
 #[cfg(all(feature = "fuzz", feature = "http"))]

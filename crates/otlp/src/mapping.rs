@@ -1,5 +1,7 @@
 //! How records become items and batches.
 
+#[cfg(any(feature = "file", feature = "http"))]
+use perfring_events::{OutputError, delivery::checks::more_than_zero};
 use perfring_events::{
     read_duration, read_size,
     signal::{Bounds, Histograms},
@@ -52,6 +54,39 @@ pub struct Mapping {
     /// from another ring.
     #[serde(deserialize_with = "read_duration")]
     pub span_grace: Duration,
+}
+
+impl Mapping {
+    /// All keys: serde does not name them in the errors of options that contain them.
+    pub const KEYS: [&str; 15] = [
+        "signals",
+        "plain",
+        "key",
+        "batch_items",
+        "batch_bytes",
+        "batch_delay",
+        "metric_interval",
+        "buckets",
+        "histograms",
+        "resource_wait",
+        "open_spans",
+        "held_bytes",
+        "span_wait",
+        "long_spans",
+        "span_grace",
+    ];
+
+    /// Checks bounds and limits.
+    #[cfg(any(feature = "file", feature = "http"))]
+    pub(crate) fn check(&self, name: &str) -> Result<(), OutputError> {
+        self.buckets.check().map_err(|why| OutputError::new(name, why))?;
+        let limits = [
+            ("batch_items", self.batch_items),
+            ("batch_bytes", self.batch_bytes),
+            ("held_bytes", self.held_bytes),
+        ];
+        more_than_zero(name, &limits.map(|(key, size)| (key, size as u64)))
+    }
 }
 
 impl Default for Mapping {

@@ -100,7 +100,7 @@ pub trait ReadOptions {
 macro_rules! kinds {
     ($(
         $name:literal $(with $feature:literal)?, $first:expr, $place:ident, $replaces:ident,
-        $about:literal, $reader:expr, $delivers:ident, $make:ident($check:expr, $open:expr);
+        $about:literal, $reader:expr, $delivers:ident, $make:ident($($with:expr),+);
     )*) => {
         /// All kinds, also those that this build does not have.
         pub const KINDS: &[Kind] = &[$(Kind {
@@ -140,7 +140,7 @@ macro_rules! kinds {
         /// ```
         pub fn opener<R: ReadOptions>(kind: &str, options: R) -> Option<Result<Opener, R::Error>> {
             match kind {
-                $($(#[cfg(feature = $feature)])? $name => Some($make(options, Place::$place, Delivers::$delivers, $check, $open)),)*
+                $($(#[cfg(feature = $feature)])? $name => Some($make(options, Place::$place, Delivers::$delivers, $($with),+)),)*
                 _ => None,
             }
         }
@@ -164,7 +164,11 @@ kinds! {
     "otlp" with "otlp", Some("endpoint"), Address, Never,
         "OTLP over HTTP, to a collector: logs, metrics and traces. OUT is its address, or unix:// \
          and the path of its socket",
-        None, Written, otlp(perfring_otlp::Otlp::check, perfring_otlp::Otlp::open);
+        None, Written, mapped(&perfring_otlp::Options::KEYS, perfring_otlp::Otlp::check, perfring_otlp::Otlp::open);
+    "otlp-json" with "otlp", Some("path"), Stream, Never,
+        "OTLP as JSON lines, for the OpenTelemetry Collector's otlp_json_file receiver",
+        Some("each line of {} is a request of OTLP: the Collector's receiver otlp_json_file reads them"),
+        Written, mapped(&perfring_files::json::Options::KEYS, perfring_otlp::OtlpFile::check, perfring_otlp::OtlpFile::open);
     "nats" with "nats", Some("servers"), Addresses, Never,
         "NATS JetStream. OUT is a server's address",
         None, Written, single(perfring_nats::Nats::check, perfring_nats::Nats::open);
@@ -270,6 +274,8 @@ have_terms! {
     #[cfg(feature = "parquet")]
     perfring_files::ParquetOptions;
     #[cfg(feature = "otlp")]
+    perfring_otlp::FileOptions;
+    #[cfg(feature = "otlp")]
     perfring_otlp::Options;
     #[cfg(feature = "nats")]
     perfring_nats::Options;
@@ -281,15 +287,22 @@ have_no_terms! {
     perfring_prometheus::Options;
 }
 
+/// Reads options with the keys of [`perfring_otlp::Mapping`] among them.
 #[cfg(feature = "otlp")]
-fn otlp<R: ReadOptions>(
+fn mapped<R: ReadOptions, T, O>(
     mut options: R,
     place: Place,
     delivers: Delivers,
-    check: impl Fn(&str, &perfring_otlp::Options) -> Result<(), OutputError> + 'static,
-    open: impl Fn(&str, &perfring_otlp::Options) -> Result<perfring_otlp::Otlp, OutputError> + 'static,
-) -> Result<Opener, R::Error> {
-    options.expects(&perfring_otlp::Options::KEYS);
+    others: &[&'static str],
+    check: impl Fn(&str, &T) -> Result<(), OutputError> + 'static,
+    open: impl Fn(&str, &T) -> Result<O, OutputError> + 'static,
+) -> Result<Opener, R::Error>
+where
+    T: HasTerms + DeserializeOwned + 'static,
+    O: Output + 'static,
+{
+    options.expects(others);
+    options.expects(&perfring_otlp::Mapping::KEYS);
     single(options, place, delivers, check, open)
 }
 

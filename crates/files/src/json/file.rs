@@ -56,6 +56,12 @@ pub struct Options {
     pub terms: Terms,
 }
 
+impl Options {
+    /// All keys: serde does not name them in the errors of options that contain them.
+    pub const KEYS: [&str; 8] =
+        ["path", "max_bytes", "max_age", "keep", "keep_bytes", "compression", "sync", "integers"];
+}
+
 impl Default for Options {
     fn default() -> Self {
         Options {

@@ -46,10 +46,32 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// ```
 #[derive(Debug)]
 pub struct JsonLines {
-    name: String,
-    to: To,
+    lines: Lines,
     integers: Integers,
     added: Added,
+}
+
+/// Lines on their way to stdout or to files, whatever is in them: [`JsonLines`] and OTLP's JSON are written so.
+///
+/// ```
+/// use perfring_files::json::{Lines, Options};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("numbers");
+/// let mut lines = Lines::open("numbers", &Options { path: path.clone(), ..Options::default() })?;
+/// lines.put(7, 1, |line| {
+///     line.extend_from_slice(b"one");
+///     true
+/// })?;
+/// assert_eq!(lines.unsettled(), Some(7));
+/// lines.flush()?;
+/// assert_eq!((lines.unsettled(), lines.figures().delivered), (None, 1));
+/// assert_eq!(std::fs::read_to_string(path)?, "one\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Lines {
+    name: String,
+    to: To,
     /// Lines that are not all written.
     held: Vec<u8>,
     /// Bytes of them that are written.
@@ -69,7 +91,7 @@ enum To {
 /// Lines that are delivered together.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
-    /// The number of the first event.
+    /// The number of the oldest event.
     seq: u64,
     records: u64,
     /// Where they end in the held lines.
@@ -82,6 +104,25 @@ impl JsonLines {
     ///
     /// # Errors
     /// What [`JsonLines::open`] would refuse, but for another process that writes to it.
+    pub fn check(name: &str, options: &Options) -> Result<(), OutputError> {
+        Lines::check(name, options)
+    }
+
+    /// Opens the file or stdout, as [`Lines::open`] does.
+    ///
+    /// # Errors
+    /// [`OutputError`] if the file cannot be written to, or another process writes to it.
+    pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
+        let (lines, integers) = (Lines::open(name, options)?, options.integers);
+        Ok(JsonLines { lines, integers, added: Added::default() })
+    }
+}
+
+impl Lines {
+    /// Checks where lines are written.
+    ///
+    /// # Errors
+    /// What [`Lines::open`] would refuse, but for another process that writes to it.
     pub fn check(name: &str, options: &Options) -> Result<(), OutputError> {
         match options.path.as_os_str() == "-" {
             true => Ok(()),
@@ -104,11 +145,9 @@ impl JsonLines {
             let file = File::open(name, options).map_err(|what| OutputError::new(name, what))?;
             To::File(Box::new(file))
         };
-        Ok(JsonLines {
+        Ok(Lines {
             name: name.to_owned(),
             to,
-            integers: options.integers,
-            added: Added::default(),
             held: Vec::with_capacity(CHUNK + (64 << 10)),
             written: 0,
             pieces: VecDeque::new(),
@@ -176,43 +215,56 @@ impl JsonLines {
         self.tries.failed();
         Ok(())
     }
-}
 
-impl Output for JsonLines {
-    fn add_resource(&mut self, attributes: &[(String, String)]) {
-        self.added = Added::new(attributes);
-    }
-
+    /// Returns whether so much is held that no further line is taken for now, after an attempt to write.
+    ///
+    /// # Errors
+    /// The reader of stdout is gone.
     #[inline]
-    fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+    pub fn is_full(&mut self) -> Result<bool, OutputError> {
         if self.held.len() >= FULL {
             self.write()?;
-            if self.held.len() >= FULL {
-                return Ok(Took::Busy);
-            }
         }
+        Ok(self.held.len() >= FULL)
+    }
+
+    /// Appends a line with so many records, of which the oldest event has this number, and its end; none if `line` says so.
+    ///
+    /// # Errors
+    /// The reader of stdout is gone.
+    #[inline]
+    pub fn put(
+        &mut self,
+        seq: u64,
+        records: u64,
+        line: impl FnOnce(&mut Vec<u8>) -> bool,
+    ) -> Result<(), OutputError> {
         let start = self.held.len();
-        if !super::encode(event, self.integers, &self.added, &mut self.held) {
-            return Ok(Took::Yes);
+        if !line(&mut self.held) {
+            return Ok(());
         }
         self.held.push(b'\n');
         let end = self.held.len();
-        let records = u64::from(matches!(event.what, What::Record(_)));
         self.figures.taken += records;
         match self.pieces.back_mut().filter(|piece| piece.end - piece.start < PIECE) {
             Some(piece) => {
+                piece.seq = piece.seq.min(seq);
                 piece.records += records;
                 piece.end = end;
             }
-            None => self.pieces.push_back(Piece { seq: event.seq, records, start, end }),
+            None => self.pieces.push_back(Piece { seq, records, start, end }),
         }
         if self.held.len() >= CHUNK {
             self.write()?;
         }
-        Ok(Took::Yes)
+        Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), OutputError> {
+    /// Writes what is held, and finishes a file that is old.
+    ///
+    /// # Errors
+    /// The reader of stdout is gone.
+    pub fn flush(&mut self) -> Result<(), OutputError> {
         self.write()?;
         if !self.pieces.is_empty() {
             return Ok(());
@@ -225,15 +277,22 @@ impl Output for JsonLines {
         kept.or_else(|error| self.failed(&error))
     }
 
-    fn retry(&mut self) -> bool {
+    /// Ends the pause before the next attempt. Returns whether there was one.
+    pub fn retry(&mut self) -> bool {
         self.tries.retry()
     }
 
-    fn unsettled(&mut self) -> Option<u64> {
-        self.pieces.front().map(|piece| piece.seq)
+    /// Returns the number of the oldest event whose line is not written.
+    #[must_use]
+    pub fn unsettled(&self) -> Option<u64> {
+        self.pieces.iter().map(|piece| piece.seq).min()
     }
 
-    fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
+    /// Writes all that is held, within this time.
+    ///
+    /// # Errors
+    /// How many records could not be written, and why.
+    pub fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
         loop {
             self.tries.retry();
             self.write()?;
@@ -267,11 +326,50 @@ impl Output for JsonLines {
         Err(OutputError::new(&*self.name, what))
     }
 
-    fn figures(&self) -> Figures {
+    /// Returns what became of the records.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
         let mut figures = self.figures.clone();
         if let To::File(file) = &self.to {
             figures.removed = file.removed.clone();
         }
         figures
+    }
+}
+
+impl Output for JsonLines {
+    fn add_resource(&mut self, attributes: &[(String, String)]) {
+        self.added = Added::new(attributes);
+    }
+
+    #[inline]
+    fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
+        if self.lines.is_full()? {
+            return Ok(Took::Busy);
+        }
+        let (integers, added) = (self.integers, &self.added);
+        let records = u64::from(matches!(event.what, What::Record(_)));
+        self.lines.put(event.seq, records, |line| super::encode(event, integers, added, line))?;
+        Ok(Took::Yes)
+    }
+
+    fn flush(&mut self) -> Result<(), OutputError> {
+        self.lines.flush()
+    }
+
+    fn retry(&mut self) -> bool {
+        self.lines.retry()
+    }
+
+    fn unsettled(&mut self) -> Option<u64> {
+        self.lines.unsettled()
+    }
+
+    fn close(&mut self, deadline: Instant) -> Result<(), OutputError> {
+        self.lines.close(deadline)
+    }
+
+    fn figures(&self) -> Figures {
+        self.lines.figures()
     }
 }

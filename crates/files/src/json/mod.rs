@@ -32,4 +32,4 @@ mod packed;
 
 pub use encode::{Integers, class_of, encode};
 pub use file::Options;
-pub use lines::JsonLines;
+pub use lines::{JsonLines, Lines};

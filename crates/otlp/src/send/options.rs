@@ -93,8 +93,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// All keys, those of [`Mapping`] included: serde does not name them in its errors.
-    pub const KEYS: [&str; 29] = [
+    /// All keys but those of [`Mapping`]: serde names neither in its errors.
+    pub const KEYS: [&str; 16] = [
         "protocol",
         "endpoint",
         "logs_endpoint",
@@ -111,19 +111,6 @@ impl Options {
         "dead_letters",
         "dead_letters_max_bytes",
         "queue_bytes",
-        "signals",
-        "plain",
-        "key",
-        "batch_items",
-        "batch_bytes",
-        "batch_delay",
-        "metric_interval",
-        "resource_wait",
-        "open_spans",
-        "held_bytes",
-        "span_wait",
-        "long_spans",
-        "span_grace",
     ];
 }
 

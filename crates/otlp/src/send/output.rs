@@ -44,18 +44,8 @@ impl Otlp {
     /// # Errors
     /// What [`Otlp::open`] would refuse.
     pub fn check(name: &str, options: &Options) -> Result<(), OutputError> {
-        let size = |key, size: usize| (key, size as u64);
-        let mapping = &options.mapping;
-        mapping.buckets.check().map_err(|why| OutputError::new(name, why))?;
-        more_than_zero(
-            name,
-            &[
-                size("queue_bytes", options.queue_bytes),
-                size("batch_items", mapping.batch_items),
-                size("batch_bytes", mapping.batch_bytes),
-                size("held_bytes", mapping.held_bytes),
-            ],
-        )?;
+        options.mapping.check(name)?;
+        more_than_zero(name, &[("queue_bytes", options.queue_bytes as u64)])?;
         if let DeadLetterFile::At(letters) = &options.dead_letters {
             of_output(name, check_file(letters))?;
         }

@@ -246,3 +246,31 @@ fn every_format_prints_how_to_open_it_and_can_be_opened() {
         }
     }
 }
+
+#[test]
+fn otlp_as_json_has_all_records_of_a_recording_and_goes_to_a_pipe_too() {
+    let place = Place::new();
+    let ring = kinds::all_kinds_in(place.ring(&["--time"]));
+    let (file, out) = (text(&place.path("file")), text(&place.path("telemetry.jsonl")));
+    assert_eq!(run(&["record", &ring, "--for", "10ms", "-o", &file], b"").code(), 0);
+    let records = exported(&file, &[]).len();
+    let done = run(&["export", &file, "--to", "otlp-json", "-o", &out], b"");
+    if done.code() == 2 {
+        assert!(done.err().contains("--features full"), "{}", done.err());
+        println!("SKIPPED: built without otlp");
+        return;
+    }
+    let said = done.err();
+    assert_eq!(done.code(), 0, "{said}");
+    assert!(
+        said.contains("otlp_json_file") && said.contains(&format!("exported {records} records"))
+    );
+    let keys = |lines: &str| {
+        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let keys = lines.map(|line| line.to_string().matches("\"perfring.key\"").count());
+        keys.sum::<usize>()
+    };
+    assert_eq!(keys(&fs::read_to_string(&out).unwrap()), records);
+    let piped = run(&["export", &file, "--to", "otlp-json"], b"");
+    assert_eq!((piped.code(), keys(&piped.out())), (0, records), "{}", piped.err());
+}
