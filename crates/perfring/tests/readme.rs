@@ -63,3 +63,16 @@ fn the_page_of_what_is_supported_names_the_versions_that_are_asked_for() {
         "{python}"
     );
 }
+
+#[test]
+fn the_page_of_record_types_asks_for_the_rkyv_that_is_built_with() {
+    let page = include_str!("../src/guide/record_types.md");
+    let workspace = std::fs::read_to_string(
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml"),
+    );
+    let workspace = workspace.unwrap();
+    let built = workspace.lines().find_map(|line| line.strip_prefix("rkyv = { version = \""));
+    let asked = page.lines().find_map(|line| line.strip_prefix("rkyv = \"")).unwrap();
+    let asked = asked.trim_end_matches('"');
+    assert!(built.unwrap().starts_with(&format!("{asked}.")), "{asked} {built:?}");
+}
