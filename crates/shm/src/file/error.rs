@@ -122,7 +122,9 @@ pub enum AttachError {
         location: Location,
     },
     /// By the time the seat was taken, the name had no ring, or another one.
-    #[error("{location} was removed while it was being attached to: attach again, or make a new one")]
+    #[error(
+        "{location} was removed while it was being attached to: attach again, or make a new one"
+    )]
     Removed {
         /// The ring's location.
         location: Location,
