@@ -1,60 +1,53 @@
-//! Python to Rust and back: `ask.py` publishes questions in one ring, this program answers in another.
+//! One ring, written in Python and read in Rust, or the other way round.
 //!
 //! ```sh
-//! cargo run -q -p perfring --example python -- /dev/shm/questions /dev/shm/answers &
-//! python tools/python/examples/ask.py /dev/shm/questions /dev/shm/answers 2 3 5
+//! python tools/python/examples/orders.py write /dev/shm/orders 2 3.5
+//! cargo run -q -p perfring --example python -- read /dev/shm/orders
 //! ```
 
 use perfring::bytemuck::{Pod, Zeroable};
-use perfring::{Consumer, ConsumerOptions, Item, Options, Producer, Record};
+use perfring::{Consumer, Item, Options, Producer, Record};
 use std::error::Error;
-use std::path::Path;
-use std::time::Duration;
 
-/// As `ask.py` has it: the same name, and the same fields. The ring's type table says so if they are not.
+/// `orders.py` has the same name and the same fields. With other fields it is another type.
 #[repr(C)]
 #[derive(Clone, Copy, Record, Pod, Zeroable)]
 #[bytemuck(crate = "perfring::bytemuck")]
-#[record(name = "demo.Question")]
-struct Question {
-    /// How many come after it.
-    left: u64,
-    x: f64,
+#[record(name = "demo.Order")]
+struct Order {
+    number: u64,
+    price: f64,
 }
 
-/// The answer to a question.
-#[repr(C)]
-#[derive(Clone, Copy, Record, Pod, Zeroable)]
-#[bytemuck(crate = "perfring::bytemuck")]
-#[record(name = "demo.Answer")]
-struct Answer {
-    left: u64,
-    square: f64,
+/// Publishes an order for each price. A full ring is an error.
+fn write(ring: &str, prices: &[String]) -> Result<(), Box<dyn Error>> {
+    let mut producer = Producer::open_or_create(ring, &Options::default())?;
+    for (number, price) in (0..).zip(prices) {
+        producer.publish_pod(&Order { number, price: price.parse()? })?;
+    }
+    Ok(())
 }
 
-/// Answers each question with its square, until its producer has ended or none comes for ten seconds.
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut rings = std::env::args().skip(1);
-    let (Some(questions), Some(answers)) = (rings.next(), rings.next()) else {
-        return Err("usage: python QUESTIONS ANSWERS".into());
-    };
-    let mut answers = Producer::open_or_create(answers.as_str(), &Options::default())?;
-    let patience = Duration::from_secs(10);
-    let mut questions =
-        Consumer::attach_when_there(Path::new(&questions), &ConsumerOptions::default(), patience)?;
-    while questions.wait(patience) {
-        while let Some(item) = questions.read()? {
-            match item {
-                Item::Record(record) => {
-                    let Question { left, x } = *record.as_pod::<Question>()?;
-                    answers.publish_pod(&Answer { left, square: x * x })?;
-                    if left == 0 {
-                        return Ok(());
-                    }
-                }
-                Item::Lost(lost) => eprintln!("{lost}"),
+/// Prints all orders in the ring.
+fn read(ring: &str) -> Result<(), Box<dyn Error>> {
+    let mut consumer = Consumer::attach(ring)?;
+    while let Some(item) = consumer.read()? {
+        match item {
+            Item::Record(record) => {
+                let Order { number, price } = record.as_pod()?;
+                println!("order {number}: {price:.2}");
             }
+            Item::Lost(lost) => println!("{lost}"),
         }
     }
     Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match &arguments[..] {
+        [verb, ring, prices @ ..] if verb == "write" => write(ring, prices),
+        [verb, ring] if verb == "read" => read(ring),
+        _ => Err("usage: python write RING PRICE..., or python read RING".into()),
+    }
 }

@@ -95,7 +95,7 @@
 //! | `tracing_many` | what many processes log with `tracing`, in the order of time, with the panic of one |
 //! | `tokio_forwarder` | a ring to a TCP socket, under tokio, with nothing lost |
 //! | `per_cpu` | many processes, many threads, a ring for each CPU |
-//! | `python` | Python to Rust and back, with `tools/python/examples/ask.py` |
+//! | `python` | a ring that Python writes and Rust reads, or the other way round, with `tools/python/examples/orders.py` |
 //! | `from_c` | a producer in C, and a reader that knows none of its types |
 //!
 //! A program and its sidecar in a pod: `tools/kubernetes/pod.yaml`.
@@ -105,7 +105,7 @@
 //! This crate re-exports all of [`producer`] and [`consumer`] at its root. [`Record`] is the trait of record types and its
 //! derive; a reader returns a [`RecordRef`].
 //!
-//! `perfring-producer` and `perfring-consumer` are crates of their own, for programs that need only one of them.
+//! The crates `perfring-producer` and `perfring-consumer` are for programs that need only one of the two.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,8 @@
-//! The commands of the guide do what it says: those for a dead process are run.
+//! The commands of the guide do what it says: those for a dead process, for rings per CPU with a sidecar, and for a program that
+//! comes from LTTng are run.
 
 use crate::command::{Place, publish};
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -59,4 +61,45 @@ fn type_all(time: &[&str]) {
     }
     assert!(reported.contains("last words") && reported.contains("present"), "{reported}");
     assert!(place.path("saved.pftrace").exists());
+}
+
+/// Runs the shell blocks of a page, in a directory.
+fn run(page: &str, place: &Place, variables: &[&str]) {
+    let bin = Path::new(env!("CARGO_BIN_EXE_perfring")).parent().unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let all = blocks(page);
+    assert!(!all.is_empty());
+    for block in all {
+        let mut shell = Command::new("bash");
+        shell.args(["-euo", "pipefail", "-c", &block]).env("PATH", &path);
+        for name in variables {
+            shell.env(name, place.path(&name.to_lowercase()));
+        }
+        let done = shell.output().unwrap();
+        let error = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{block}\n{error}");
+    }
+}
+
+#[test]
+fn a_sidecar_reads_a_set_of_rings_per_cpu_as_its_page_says() {
+    if let Err(error) = perfring_producer::CpuProducer::create(
+        Place::new().path("tried"),
+        &perfring_producer::Options::per_cpu(),
+    ) {
+        let _ = writeln!(std::io::stderr().lock(), "SKIPPED: {error}");
+        return;
+    }
+    let place = Place::new();
+    std::fs::create_dir(place.path("rings")).unwrap();
+    run("per_cpu.md", &place, &["RINGS", "OUT"]);
+    let lines = std::fs::read_to_string(place.path("out")).unwrap();
+    assert!(lines.contains("from any CPU") && lines.contains("requests/cpu"), "{lines}");
+}
+
+#[test]
+fn a_flight_recorder_becomes_a_ctf_trace_as_the_page_for_users_of_lttng_says() {
+    let place = Place::new();
+    run("coming_from.md", &place, &["RING", "OUT"]);
+    assert!(place.path("out.ctf").join("metadata").exists());
 }

@@ -196,3 +196,18 @@ def test_the_module_says_how_it_is_run() -> None:
     done = subprocess.run([sys.executable, "-m", "perfring"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "usage: python -m perfring demo\n"
+
+
+@pytest.mark.parametrize("page", ["coming_from.md", "python.md"])
+def test_the_programs_of_the_guide_run(page: str, tmp_path: Path) -> None:
+    text = (README.parents[2] / "crates" / "perfring" / "src" / "guide" / page).read_text()
+    programs = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert programs
+    perfring.Producer.create(tmp_path / "orders").publish(b"lamp")  # that the first one watches
+    for number, program in enumerate(programs):
+        file = tmp_path / f"program{number}.py"
+        file.write_text(program.replace("/dev/shm", str(tmp_path)))
+        done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+    if page == "coming_from.md":
+        assert done.stdout == f"{sum(range(1000))}\n"

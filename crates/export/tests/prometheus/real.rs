@@ -114,7 +114,7 @@ const JOIN: &str = "* on (job, instance, ring) group_left (service_version) targ
 
 #[test]
 fn the_join_of_the_guide_finds_one_line_across_restarts_and_a_dead_gauge_goes_stale() {
-    let guide = include_str!("../../../perfring/src/guide/sidecar.md");
+    let guide = include_str!("../../../perfring/src/guide/sidecar_reference.md");
     assert!(guide.contains(JOIN), "the guide has {JOIN}");
     let expire = std::time::Duration::ZERO;
     let mut prometheus = open(&perfring_export::prometheus::Options { expire, ..options() });

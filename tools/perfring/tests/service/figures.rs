@@ -24,7 +24,7 @@ pub(super) struct Listed {
 
 /// Returns the guide's table of figures.
 pub(super) fn listed() -> Vec<Listed> {
-    let guide = include_str!("../../../../crates/perfring/src/guide/sidecar.md");
+    let guide = include_str!("../../../../crates/perfring/src/guide/sidecar_reference.md");
     let (_, table) = guide.split_once("# Its own figures\n").unwrap();
     let (table, _) = table.split_once("\n# ").unwrap();
     let row = |line: &str| {

@@ -53,7 +53,7 @@ class _Published(TypedDict):
 class Slot(Holding, _Refused, _Published):
     """A producer of a shared ring, with its figures since it attached.
 
-    ``open_records`` and ``open_bytes`` are those of its open reservations.
+    ``open_records`` and ``open_bytes`` count its open reservations.
     """
 
     slot: int
@@ -94,7 +94,7 @@ class HeldUp(TypedDict):
 
 
 class ProducerTotals(_Refused, _Published):
-    """What a producer and its predecessors published, and what the ring refused.
+    """The records that a producer and its predecessors published, and the refused ones.
 
     ``reported_`` is what the stream of records reports already, in ``lost_markers`` markers.
     """
@@ -113,8 +113,9 @@ class ProducerTotals(_Refused, _Published):
 class RingTotals(ProducerTotals):
     """The totals of a ring since it was created, with its positions.
 
-    ``present`` is what is not released yet, ``unreported`` what was refused and no marker in the
-    stream reports, ``stranded`` what no reader can reach after a death.
+    ``present`` counts records that are not released yet. ``unreported`` counts refused records that
+    no marker in the stream reports, and ``stranded`` records that no reader can reach after a
+    death.
     """
 
     data_head: int
@@ -238,7 +239,7 @@ class MergeFigures(TypedDict):
 
 
 class Measured(TypedDict):
-    """What an instrument of a process has measured: see `metrics`.
+    """The values of an instrument of a process: see `metrics`.
 
     A counter, an up-down counter and a gauge have ``value``. A histogram has the rest:
     ``bucket_counts`` begins at the bucket ``offset`` of OpenTelemetry's ``scale``, ``zero_count``
@@ -246,7 +247,8 @@ class Measured(TypedDict):
     or no numbers. ``min`` and ``max`` are None before the first one.
 
     ``pid`` and ``slot`` are the process's, ``alive`` is whether it lives and has the ring,
-    ``resource`` has what it says of itself, and ``start_time_unix_ns`` since when the values count.
+    ``resource`` has its resource attributes, and ``start_time_unix_ns`` the time from which the
+    values count.
     """
 
     name: str

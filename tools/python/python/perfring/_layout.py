@@ -1,6 +1,6 @@
 """Lays out the fields of a record as ``#[repr(C)]`` does, and encodes their values.
 
-A `Shape` is the layout of one field. `shape_of` returns that of an annotation.
+A `Shape` is the layout of one field. `shape_of` returns the shape of an annotation.
 """
 
 import enum
@@ -367,5 +367,5 @@ def format_of(places: Sequence[Place], size: int) -> str:
 
 
 def packer(format: str) -> struct.Struct:
-    """Return a `struct.Struct` in native byte order, without gaps of its own."""
+    """Return a `struct.Struct` in native byte order, without added gaps."""
     return struct.Struct(ORDER + format)
