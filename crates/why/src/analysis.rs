@@ -1,18 +1,17 @@
 //! The analysis: evidence in the order of time goes in, findings come out.
 
 use crate::case::{Case, Coverage, GapCase, LossCase, What};
-use crate::evidence::{Events, Evidence, Fact, Holder, SeatNow, Thread, Writer};
-use crate::finding::{Certainty, Finding, Kind, Report, UNKNOWN};
+use crate::cover::Cover;
+use crate::evidence::{Events, Evidence, Fact, Holder, SeatNow, Writer};
+use crate::finding::{Kind, Report};
 use crate::gap::Gap;
-use crate::holes::Holes;
 use crate::moved::Moved;
-use crate::names::{Names, span};
-use crate::rules::{self, RULES, Rule, judge};
+use crate::names::Names;
+use crate::rules::{RULES, Rule, judge};
 use crate::samples::Delays;
 use crate::stops::{Stopped, Stops};
 use crate::threads::{Threads, Wrote};
-use crate::times::Times;
-use perfring_consumer::Cause;
+use crate::verdict::finding;
 use perfring_events::LossCause;
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -80,12 +79,13 @@ pub struct Analysis {
     drops: HashSet<u32>,
     moved: Moved,
     seats: HashMap<u32, Vec<SeatNow>>,
+    /// The seats of live rings when all was read.
+    present: HashMap<u32, Vec<SeatNow>>,
+    /// Losses at which no seat was known: they are judged last.
+    unseen: Vec<(u32, (u64, u64, LossCase))>,
     /// Seats whose holders are in trouble, since when.
     troubles: Vec<(u32, u64, SeatNow)>,
-    /// When events of a process are known; 0: of the machine.
-    watched: HashMap<(Events, u32), Times>,
-    holes: Holes,
-    late: Times,
+    cover: Cover,
     stopped: HashMap<u32, Stops>,
     throttled: HashMap<u32, Delays>,
     delayed: HashMap<u32, Delays>,
@@ -115,10 +115,10 @@ impl Analysis {
             drops: HashSet::new(),
             moved: Moved::default(),
             seats: HashMap::new(),
+            present: HashMap::new(),
+            unseen: Vec::new(),
             troubles: Vec::new(),
-            watched: HashMap::new(),
-            holes: Holes::default(),
-            late: Times::default(),
+            cover: Cover::default(),
             stopped: HashMap::new(),
             throttled: HashMap::new(),
             delayed: HashMap::new(),
@@ -136,10 +136,7 @@ impl Analysis {
             self.first.get_or_insert(time);
         }
         if let Some(source) = fact.source() {
-            self.holes.heard(source, time);
-            if time < self.newest {
-                self.late.add(time, self.newest);
-            }
+            self.cover.heard(source, time, self.newest);
         }
         self.newest = self.newest.max(if is_timed { time } else { 0 });
         self.note(time, fact);
@@ -161,6 +158,13 @@ impl Analysis {
             Fact::Record { ring, writer } => self.record(time, ring, writer),
             Fact::Lost { ring, records, cause } => self.lost(time, ring, records, cause),
             Fact::Seat { ring, seat } => self.seat(time, ring, seat),
+            Fact::Present { ring, seat } => {
+                let seats = self.present.entry(ring).or_default();
+                if seats.len() < SAMPLES {
+                    seats.push(seat.clone());
+                }
+                self.trouble(time, ring, seat);
+            }
             Fact::Switched { thread, cpu, how, next, .. } => {
                 self.threads.switched(time, thread, cpu, how, next);
                 self.mark_broken();
@@ -178,22 +182,19 @@ impl Analysis {
             Fact::Other { .. } => {}
             Fact::Missing { of, pid, source, records } => {
                 self.report.missing = self.report.missing.saturating_add(records);
-                self.holes.lost(source, time, of, pid, records);
+                self.cover.holes.lost(source, time, of, pid, records);
             }
-            // It is said again from time to time.
-            Fact::Watched { of, pid }
-                if self.watched.get(&(of, pid)).is_some_and(Times::is_open) => {}
             Fact::Watched { of, pid } => {
-                if of == Events::Switches {
+                let had_switches = self.cover.has_switches();
+                if self.cover.begin(time, of, pid) && of == Events::Switches {
                     // No cause is known before that, of whatever thread.
-                    if !self.watched.keys().any(|(of, _)| *of == Events::Switches) {
+                    if !had_switches {
                         self.report.anonymous = 0;
                     }
                     self.threads.forget_places(pid);
                 }
-                self.watched.entry((of, pid)).or_default().begin(time);
             }
-            Fact::Unwatched { of, pid } => self.watched.entry((of, pid)).or_default().end(time),
+            Fact::Unwatched { of, pid } => self.cover.end(time, of, pid),
             Fact::Stopped { pid, stopped, before, look } => {
                 let stops = self.stopped.entry(pid).or_default();
                 match stopped {
@@ -264,7 +265,8 @@ impl Analysis {
                 loss.records = loss.records.saturating_add(records);
             }
             _ => {
-                let loss = (time, time, LossCase { records, cause, drops, seats });
+                let loss = LossCase { records, cause, drops, seats, present: Vec::new() };
+                let loss = (time, time, loss);
                 let before = self.losses.insert((ring, cause.name()), loss);
                 self.judge_loss(ring, before);
             }
@@ -272,8 +274,15 @@ impl Analysis {
     }
 
     fn judge_loss(&mut self, ring: u32, loss: Option<(u64, u64, LossCase)>) {
-        if let Some((from, until, loss)) = loss {
-            self.judge(What::Loss(loss), ring, from, until.saturating_sub(from));
+        match loss {
+            // The present seats of a live ring are known last.
+            Some(loss) if loss.2.seats.is_empty() && self.unseen.len() < KEPT => {
+                self.unseen.push((ring, loss));
+            }
+            Some((from, until, loss)) => {
+                self.judge(What::Loss(loss), ring, from, until.saturating_sub(from));
+            }
+            None => {}
         }
     }
 
@@ -298,6 +307,10 @@ impl Analysis {
             let what = What::Owner { seat: other, is_over: true };
             self.judge(what, ring, since, time.saturating_sub(since));
         }
+        self.trouble(time, ring, seat);
+    }
+
+    fn trouble(&mut self, time: u64, ring: u32, seat: SeatNow) {
         let is_trouble = match seat.holder {
             Holder::Stopped | Holder::Dead | Holder::DumpingCore => true,
             Holder::Alive => seat.holds_up,
@@ -308,10 +321,23 @@ impl Analysis {
         }
     }
 
+    /// Returns the times since the last record of each thread, up to the end of the evidence about the thread.
+    fn open_gaps(&mut self) -> Vec<Gap> {
+        let (cover, newest) = (&self.cover, self.newest);
+        let end = |pid: u32| cover.last_end(pid).unwrap_or(newest).min(newest);
+        let mut gaps = self.threads.open(end);
+        let lost = |gap: &Gap| {
+            let last = self.wrote_at.get(&gap.thread.tid).map_or(0, |(order, _)| *order);
+            self.lost_at.get(&gap.ring).is_some_and(|at| *at > last)
+        };
+        gaps.retain(|gap| gap.length() >= self.options.slower_than && !lost(gap));
+        gaps
+    }
+
     fn judge_gap(&mut self, mut gap: Gap) {
         let (from, until) = (gap.from, gap.until);
         gap.parts.contradicted |= self.threads.is_early(gap.thread, until);
-        let coverage = self.coverage(&gap);
+        let coverage = self.cover.of(&gap);
         let stopped = self.stopped.get(&gap.thread.pid).map_or(Stopped::default(), |stops| {
             let within = |(begin, end): &(u64, u64)| stops.within(*begin, *end);
             match coverage {
@@ -325,26 +351,10 @@ impl Analysis {
         let throttled = self.throttled.get(&gap.thread.pid);
         let throttled = throttled.map_or(0, |of| of.within(from, until));
         let (ring, length) = (gap.ring, gap.length());
-        let has_faults = self.is_watched(Events::Faults, gap.thread.pid, from, until)
-            && self.holes.missing(Events::Faults, gap.thread.pid, from, until) == 0;
+        let has_faults = self.cover.has_faults(&gap);
         let delayed = self.delayed.get(&gap.thread.tid).map_or(0, |of| of.within(from, until));
         let what = What::Gap(GapCase { gap, coverage, has_faults, stopped, delayed, throttled });
         self.judge(what, ring, from, length);
-    }
-
-    fn coverage(&self, gap: &Gap) -> Coverage {
-        let (from, until) = (gap.from, gap.until);
-        match self.holes.missing(Events::Switches, gap.thread.pid, from, until) {
-            _ if !self.is_watched(Events::Switches, gap.thread.pid, from, until) => Coverage::None,
-            0 if self.late.touches(from, until) => Coverage::Late,
-            0 => Coverage::Whole,
-            lost => Coverage::Lost(lost),
-        }
-    }
-
-    fn is_watched(&self, of: Events, pid: u32, from: u64, until: u64) -> bool {
-        let mut watches = [0, pid].into_iter().filter_map(|pid| self.watched.get(&(of, pid)));
-        watches.any(|times| times.covers(from, until))
     }
 
     fn judge(&mut self, what: What, ring: u32, time: u64, length: u64) {
@@ -352,7 +362,12 @@ impl Analysis {
             return;
         }
         let case = Case { what, ring, time, length, names: &self.names };
-        let finding = finding(&case, judge(self.rules.iter().copied(), &case));
+        let rule = judge(self.rules.iter().copied(), &case);
+        // A thread that could run may have nothing more to write.
+        if case.gap().is_some_and(|gap| gap.gap.is_open) && !rule.is_some_and(|rule| rule.bars) {
+            return;
+        }
+        let finding = finding(&case, rule);
         let sum = self.report.sums.entry((finding.kind, finding.cause)).or_default();
         sum.findings += 1;
         sum.length = sum.length.saturating_add(length);
@@ -379,9 +394,16 @@ impl Analysis {
         while let Some(gap) = self.pending.pop_front() {
             self.judge_gap(gap);
         }
+        for gap in self.open_gaps() {
+            self.judge_gap(gap);
+        }
         let mut losses: Vec<_> = std::mem::take(&mut self.losses).into_iter().collect();
         losses.sort_by_key(|(key, _)| *key);
         losses.into_iter().for_each(|((ring, _), loss)| self.judge_loss(ring, Some(loss)));
+        for (ring, (from, until, mut loss)) in std::mem::take(&mut self.unseen) {
+            loss.present = self.present.get(&ring).cloned().unwrap_or_default();
+            self.judge(What::Loss(loss), ring, from, until.saturating_sub(from));
+        }
         for (ring, since, seat) in std::mem::take(&mut self.troubles) {
             let what = What::Owner { seat, is_over: false };
             self.judge(what, ring, since, self.newest.saturating_sub(since));
@@ -389,62 +411,8 @@ impl Analysis {
         self.sort();
         let from = self.first.unwrap_or(self.newest).max(self.options.since.min(self.newest));
         let until = self.newest;
-        let covered =
-            self.watched.get(&(Events::Switches, 0)).map_or(0, |times| times.within(from, until));
         self.report.length = until.saturating_sub(from);
-        self.report.covered = covered.saturating_sub(self.holes.length());
+        self.report.covered = self.cover.within(from, until);
         self.report
-    }
-}
-
-/// Writes a finding by the rule that names the cause.
-pub(crate) fn finding(case: &Case<'_>, rule: Option<&Rule>) -> Finding {
-    let why = rule.map_or_else(|| rules::unknown(case), |rule| (rule.sentence)(case));
-    let ring = case.names.ring(case.ring);
-    let (kind, thread, name, records, sentence) = match &case.what {
-        What::Gap(gap) => {
-            let thread = gap.gap.thread;
-            let sentence =
-                format!("{} wrote nothing for {}: {why}", case.task(thread), span(case.length));
-            let name = case.names.of(thread).map(str::to_owned);
-            (Kind::Gap, Some(thread), name, 0, sentence)
-        }
-        What::Loss(loss) => {
-            let s = if loss.records == 1 { " was" } else { "s were" };
-            let how = match loss.drops && loss.cause == LossCause::Ring(Cause::Lapped) {
-                true => "not read",
-                false => "lost",
-            };
-            let sentence = format!("{} record{s} {how} in ring {ring}: {why}", loss.records);
-            (Kind::Loss, None, None, loss.records, sentence)
-        }
-        What::Owner { seat, .. } => {
-            let role = match seat.role {
-                crate::evidence::Role::Producer => "producer",
-                crate::evidence::Role::Consumer => "consumer",
-            };
-            let who = rules::named(Some(seat));
-            let sentence = format!("{role} {who} of ring {ring} {why}");
-            let thread = Thread { pid: seat.pid, tid: seat.pid };
-            (Kind::Owner, Some(thread), Some(seat.name.clone()), 0, sentence)
-        }
-    };
-    let by = rule.and_then(|rule| (rule.by)(case));
-    Finding {
-        kind,
-        time: case.time,
-        length: case.length,
-        ring,
-        thread,
-        name: name.filter(|name| !name.is_empty()),
-        records,
-        cause: rule.map_or(UNKNOWN, |rule| rule.cause),
-        certainty: rule.map_or(Certainty::Unknown, |rule| rule.certainty),
-        by: by.map(|task| (task, case.task(task))),
-        sentence,
-        parts: case.watched().cloned(),
-        preempted_by: rules::preempted_by(case),
-        stopped: case.gap().map_or(0, |gap| gap.stopped.surely),
-        throttled: case.gap().map_or(0, |gap| gap.throttled),
     }
 }

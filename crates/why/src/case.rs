@@ -56,6 +56,8 @@ pub(crate) struct LossCase {
     pub(crate) drops: bool,
     /// The seats of the ring at that time, as far as a witness saw them.
     pub(crate) seats: Vec<SeatNow>,
+    /// Its seats now, if the ring is a live one and none was seen then.
+    pub(crate) present: Vec<SeatNow>,
 }
 
 /// What happened, and when.

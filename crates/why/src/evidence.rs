@@ -136,6 +136,13 @@ pub enum Fact {
         /// The state.
         seat: SeatNow,
     },
+    /// The state of a seat of a live ring, now that all of its records are read.
+    Present {
+        /// The ring's number.
+        ring: u32,
+        /// The state.
+        seat: SeatNow,
+    },
     /// A thread came to a CPU, or left one.
     Switched {
         /// The kernel's ring that says so.

@@ -131,10 +131,11 @@ impl Facts {
         self.early.drain(..).map(move |fact| Evidence { time, fact })
     }
 
-    /// Returns what a seat of a ring says, if the ring is known.
+    /// Returns what a seat of a live ring says now, if the ring is known.
     pub fn seat(&mut self, time: u64, seat: &Seat) -> impl Iterator<Item = Evidence> {
-        self.say_seat(time, seat);
-        self.out.drain(..)
+        let ring = self.rings.get(&seat.ring).copied();
+        let fact = ring.zip(seat_of(seat)).map(|(ring, seat)| Fact::Present { ring, seat });
+        fact.map(|fact| Evidence { time, fact }).into_iter()
     }
 
     fn say_seat(&mut self, time: u64, seat: &Seat) {

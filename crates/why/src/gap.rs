@@ -113,6 +113,8 @@ pub struct Gap {
     pub from: u64,
     /// The time of the record after, ns.
     pub until: u64,
+    /// No record came after: it ends where the evidence ends.
+    pub is_open: bool,
     /// What the thread did meanwhile, if the kernel's switches say.
     pub parts: Parts,
 }

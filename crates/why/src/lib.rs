@@ -20,6 +20,7 @@
 
 mod analysis;
 mod case;
+mod cover;
 mod evidence;
 mod facts;
 mod finding;
@@ -32,6 +33,7 @@ mod samples;
 mod stops;
 mod threads;
 mod times;
+mod verdict;
 pub mod witness;
 
 pub use analysis::{Analysis, Options};

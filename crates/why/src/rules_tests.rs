@@ -12,7 +12,7 @@ const SHOP: Thread = Thread { pid: 17, tid: 17 };
 
 /// Reads a line of a case: `TIME write`, `TIME elsewhere`, `TIME other`, `TIME in CPU`, `TIME out CPU NEXT`, `TIME preempt CPU NEXT`, `TIME run CPU TASK`,
 /// `TIME fault`, `TIME stop BEFORE`, `TIME continue BEFORE`, `TIME throttled BEFORE TIME`, `TIME delayed BEFORE TIME`, `TIME watch`, `TIME faults`, `TIME unwatch`, `TIME missing`, `TIME missing-faults`,
-/// `TIME drops`, `TIME lost NUMBER CAUSE`, `TIME seat ROLE STATE [held]`.
+/// `TIME drops`, `TIME lost NUMBER CAUSE`, `TIME seat ROLE STATE [held]`, `TIME now ROLE STATE [held]`.
 fn evidence(line: &str) -> Evidence {
     let words: Vec<&str> = line.split_whitespace().collect();
     let number = |at: usize| words[at].parse::<u32>().unwrap();
@@ -54,7 +54,7 @@ fn evidence(line: &str) -> Evidence {
             let cause = causes.into_iter().find(|cause| cause.name() == words[3]).unwrap();
             Fact::Lost { ring: 0, records: number(2).into(), cause: LossCause::Ring(cause) }
         }
-        "seat" => {
+        "seat" | "now" => {
             let role = if words[2] == "producer" { Role::Producer } else { Role::Consumer };
             let holder = match words[3] {
                 "alive" => Holder::Alive,
@@ -65,9 +65,10 @@ fn evidence(line: &str) -> Evidence {
             };
             let holds_up = words.get(4) == Some(&"held");
             let name = "till".to_owned();
-            Fact::Seat {
-                ring: 0,
-                seat: SeatNow { role, number: 0, pid: 20, name, holder, holds_up },
+            let seat = SeatNow { role, number: 0, pid: 20, name, holder, holds_up };
+            match words[1] {
+                "seat" => Fact::Seat { ring: 0, seat },
+                _ => Fact::Present { ring: 0, seat },
             }
         }
         word => panic!("{word}"),
@@ -456,6 +457,81 @@ fn losses_of_a_burst_are_one_finding_and_of_several_consumers_none_is_blamed() {
     analysis.add(evidence("5 lost 40 full"));
     let report = analysis.finish();
     assert_eq!(only(&report, Kind::Loss).cause, UNKNOWN);
+}
+
+/// A live ring says how its processes are now, which is not how they were: the cause stays unknown.
+#[test]
+fn a_loss_in_a_live_ring_says_how_its_processes_are_now() {
+    let how = "how its processes were at that time is not recorded; `perfring record DIR --why` records it";
+    for (seats, cause, says) in [
+        (
+            "9 now consumer stopped",
+            "full",
+            "its consumer till (20) is stopped now, by a signal or a debugger",
+        ),
+        (
+            "9 now consumer dead",
+            "full",
+            "its consumer till (20) is dead now: it was killed or has crashed",
+        ),
+        ("9 now consumer alive", "full", "its consumer till (20) is running now"),
+        (
+            "9 now consumer gone",
+            "full",
+            "its consumer till (20) has given its seat up, and no process has it now",
+        ),
+        ("9 now producer stopped held", "full", "its consumer's seat has no process now"),
+        (
+            "9 now producer stopped held",
+            "pending",
+            "its producer till (20) is stopped now, by a signal or a debugger, and the other producers wait for its \
+             reservation or lock",
+        ),
+        ("9 now producer alive", "contended", "no producer holds the others up now"),
+    ] {
+        // Also one before the last burst.
+        let report = report(&format!("5 lost 40 {cause}\n2000000 lost 7 {cause}\n{seats}"));
+        let losses = report.findings.iter().filter(|finding| finding.kind == Kind::Loss);
+        let losses: Vec<_> = losses.map(|loss| (loss.cause, &*loss.sentence)).collect();
+        assert_eq!(losses.len(), 2);
+        for (found, sentence) in losses {
+            assert_eq!(found, UNKNOWN, "{sentence}");
+            assert!(
+                sentence.ends_with(&format!(": the ring says \"{cause}\"; {says}; {how}")),
+                "{sentence}"
+            );
+        }
+    }
+    // Where a witness saw them, what is now is no matter.
+    let report =
+        super::tests::report("0 seat consumer alive\n5 lost 40 full\n9 now consumer stopped");
+    assert_eq!(only(&report, Kind::Loss).cause, "slow consumer");
+}
+
+/// The last record of a thread may be its last word, unless something kept the thread from running.
+#[test]
+fn a_stop_up_to_the_end_is_a_gap_and_silence_is_none() {
+    let stopped = "0 watch\n1 write\n10 out 0 0\n3000 stop 5\n80000 stop 60000\n90000 unwatch\n95000 run 0 98";
+    let whole = report(stopped);
+    let finding = only(&whole, Kind::Gap);
+    assert_eq!((finding.cause, finding.time, finding.length), ("stopped", 1_000, 89_999_000));
+    let says = "shop (17) wrote nothing for 90.0 ms, up to the end: a signal or a debugger had stopped the process for 77.0 ms";
+    assert!(finding.sentence.starts_with(says), "{}", finding.sentence);
+    for (case, cause) in [
+        // Without the kernel's events.
+        ("1 write\n3000 stop 5\n80000 stop 60000", Some("stopped")),
+        ("0 watch\n1 write\n10 preempt 0 99\n9000 unwatch", Some("preempted")),
+        ("0 watch\n1 write\n10 out 0 0\n9000 unwatch", None),
+        ("0 watch\n0 faults\n1 write\n9000 unwatch", None),
+        ("1 write\n9000 other", None),
+        // Its records may be among those that were lost.
+        ("1 write\n3000 stop 5\n79000 lost 5 full\n80000 stop 60000", None),
+    ] {
+        let found = report(case);
+        let gaps: Vec<_> =
+            found.findings.iter().filter(|finding| finding.kind == Kind::Gap).collect();
+        assert_eq!(gaps.first().map(|gap| gap.cause), cause, "{case}: {gaps:?}");
+    }
 }
 
 /// Lost records may be the thread's own: it may have written all the time.

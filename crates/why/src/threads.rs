@@ -23,8 +23,9 @@ enum Place {
 #[derive(Debug)]
 struct Tracked {
     thread: Thread,
-    /// The time of its last record.
+    /// The time of its last record, and its ring.
     last: u64,
+    ring: u32,
     place: Place,
     /// The CPU that it had last, if known.
     cpu: Option<u32>,
@@ -188,7 +189,8 @@ impl Threads {
         let Some(tracked) = self.tracked.get_mut(&thread.tid) else {
             if !full {
                 let (place, parts) = (Place::Cpu(time), Parts::default());
-                let new = Tracked { thread, last: time, place, cpu: None, parts, early: None };
+                let new =
+                    Tracked { thread, last: time, ring, place, cpu: None, parts, early: None };
                 self.tracked.insert(thread.tid, new);
             }
             return Wrote::First;
@@ -215,9 +217,31 @@ impl Threads {
             }
             Place::Waits(_) | Place::Queue { .. } => {}
         }
-        let gap = Gap { thread, ring, from: tracked.last, until: time, parts };
-        tracked.last = time;
+        let gap = Gap { thread, ring, from: tracked.last, until: time, is_open: false, parts };
+        (tracked.last, tracked.ring) = (time, ring);
         Wrote::Gap(gap)
+    }
+
+    /// Returns the times since the last records of all threads, each up to its end.
+    pub(crate) fn open(&mut self, end: impl Fn(u32) -> u64) -> Vec<Gap> {
+        let open = |tracked: &mut Tracked| {
+            let (thread, ring, from) = (tracked.thread, tracked.ring, tracked.last);
+            let until = end(thread.pid).max(from);
+            let mut parts = std::mem::take(&mut tracked.parts);
+            match tracked.place {
+                Place::Cpu(since) => {
+                    parts.ran = parts.ran.saturating_add(until.saturating_sub(since));
+                }
+                Place::Waits(since) => parts.add_wait(since, until),
+                Place::Queue { by, since, .. } => {
+                    parts.add_preempted(by, until.saturating_sub(since));
+                }
+            }
+            Gap { thread, ring, from, until, is_open: true, parts }
+        };
+        let mut gaps: Vec<Gap> = self.tracked.values_mut().map(open).collect();
+        gaps.sort_by_key(|gap| (gap.from, gap.thread));
+        gaps
     }
 
     /// Returns the records since the last call that turned out to be written while their thread had no CPU: switches are

@@ -2,6 +2,7 @@
 
 mod blind;
 mod shop;
+mod stranger;
 
 use crate::command::{Done, Live, Place, json_lines, run, skipped};
 use nix::sys::signal::Signal;

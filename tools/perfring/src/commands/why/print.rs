@@ -1,5 +1,6 @@
 //! The findings, as text and as JSON.
 
+use crate::columns;
 use crate::failure::Failure;
 use crate::output::json::line;
 use crate::records::time::{When, exact_utc};
@@ -16,7 +17,7 @@ pub(super) fn report(
     top: usize,
     json: bool,
 ) -> Result<(), Failure> {
-    let mut out = BufWriter::new(Stream::stdout());
+    let (mut out, width) = (BufWriter::new(Stream::stdout()), columns::width());
     // Where nothing watched the threads, each gap would have the same sentence: the last line says it once.
     let is_said = |finding: &&Finding| {
         json || report.covered > 0 || finding.kind != Kind::Gap || finding.cause != UNKNOWN
@@ -30,17 +31,30 @@ pub(super) fn report(
                     0 => "at an unknown time".to_owned(),
                     timestamp => When { timestamp, wall }.text(),
                 };
-                let certainty = finding.certainty.word();
-                writeln!(out, "{time}  {certainty:<7}  {}", finding.sentence)
+                let title = format!("{time}  {:<7}  ", finding.certainty.word());
+                writeln!(out, "{}", wrapped(&title, &finding.sentence, width))
             }
         };
         written.map_err(Failure::output)?;
     }
     let written = match json {
         true => line(&mut out, &sums(report)),
-        false => writeln!(out, "{}", summary(report, facts, top)),
+        false => writeln!(out, "{}", wrapped("", &summary(report, facts, top), width)),
     };
     written.and_then(|()| out.flush()).map_err(Failure::output)
+}
+
+/// The columns that a sentence has beside its time, at least: on narrower lines it stands below.
+const BESIDE: usize = 60;
+
+/// Wraps a sentence behind its title, or below.
+fn wrapped(title: &str, sentence: &str, width: Option<usize>) -> String {
+    match width {
+        Some(width) if !title.is_empty() && title.len() + BESIDE > width => {
+            format!("{}\n{}", title.trim_end(), columns::paragraph("    ", sentence, Some(width)))
+        }
+        _ => columns::paragraph(title, sentence, width),
+    }
 }
 
 /// Says how many findings there are by cause, and what they rest on.
