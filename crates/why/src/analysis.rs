@@ -1,15 +1,16 @@
 //! The analysis: evidence in the order of time goes in, findings come out.
 
-use crate::case::{Case, Coverage, GapCase, LossCase, What};
+use crate::case::{Case, Coverage, GapCase, HeldBy, LossCase, ReadCase, What};
 use crate::cover::Cover;
-use crate::evidence::{Events, Evidence, Fact, Holder, SeatNow, Writer};
+use crate::evidence::{Events, Evidence, Fact, Writer};
 use crate::finding::{Kind, Report};
 use crate::gap::Gap;
+use crate::looks::Looks;
 use crate::moved::Moved;
 use crate::names::Names;
+use crate::owners::Owners;
+use crate::reads::{Late, Reads};
 use crate::rules::{RULES, Rule, judge};
-use crate::samples::Delays;
-use crate::stops::{Stopped, Stops};
 use crate::threads::{Threads, Wrote};
 use crate::verdict::finding;
 use perfring_events::LossCause;
@@ -21,9 +22,10 @@ const SETTLES: u64 = 100_000_000;
 const BURST: u64 = 1_000_000_000;
 /// The limit of findings that are kept: the worst.
 const KEPT: usize = 10_000;
-/// The limit of entries that are kept for each process.
-const SAMPLES: usize = 1 << 16;
-
+/// The findings among which that of the holder of a lock is.
+const RECENT: usize = 64;
+/// The number of no ring: what happened to the machine.
+const NO_RING: u32 = u32::MAX;
 /// What to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -38,7 +40,7 @@ pub struct Options {
 /// ```
 /// use perfring_why::{Analysis, Events, Evidence, Fact, Options, Switch, Thread, Writer};
 /// let (shop, hog) = (Thread { pid: 17, tid: 17 }, Thread { pid: 99, tid: 99 });
-/// let record = Fact::Record { ring: 0, writer: Writer::Thread(shop) };
+/// let record = Fact::Record { ring: 0, pos: 0, writer: Writer::Thread(shop) };
 /// let named = |thread, name: &str| Fact::Named { source: None, thread, name: name.to_owned() };
 /// let switched = |how, next| Fact::Switched { source: 1, thread: shop, cpu: 0, how, next };
 /// let mut analysis = Analysis::new(Options { slower_than: 100_000, since: 0 });
@@ -78,17 +80,14 @@ pub struct Analysis {
     /// Rings that keep their records until they are read.
     drops: HashSet<u32>,
     moved: Moved,
-    seats: HashMap<u32, Vec<SeatNow>>,
-    /// The seats of live rings when all was read.
-    present: HashMap<u32, Vec<SeatNow>>,
+    owners: Owners,
     /// Losses at which no seat was known: they are judged last.
     unseen: Vec<(u32, (u64, u64, LossCase))>,
-    /// Seats whose holders are in trouble, since when.
-    troubles: Vec<(u32, u64, SeatNow)>,
     cover: Cover,
-    stopped: HashMap<u32, Stops>,
-    throttled: HashMap<u32, Delays>,
-    delayed: HashMap<u32, Delays>,
+    looks: Looks,
+    reads: Reads,
+    /// The threads of consumers: what they do from one look to the next.
+    readers: Threads,
     first: Option<u64>,
     newest: u64,
     report: Report,
@@ -114,14 +113,12 @@ impl Analysis {
             order: 0,
             drops: HashSet::new(),
             moved: Moved::default(),
-            seats: HashMap::new(),
-            present: HashMap::new(),
+            owners: Owners::default(),
             unseen: Vec::new(),
-            troubles: Vec::new(),
             cover: Cover::default(),
-            stopped: HashMap::new(),
-            throttled: HashMap::new(),
-            delayed: HashMap::new(),
+            looks: Looks::default(),
+            reads: Reads::new(options.slower_than),
+            readers: Threads::default(),
             first: None,
             newest: 0,
             report: Report::default(),
@@ -155,30 +152,38 @@ impl Analysis {
                 self.names.add_ring(ring, &name);
                 self.drops.extend(drops.then_some(ring));
             }
-            Fact::Record { ring, writer } => self.record(time, ring, writer),
-            Fact::Lost { ring, records, cause } => self.lost(time, ring, records, cause),
-            Fact::Seat { ring, seat } => self.seat(time, ring, seat),
-            Fact::Present { ring, seat } => {
-                let seats = self.present.entry(ring).or_default();
-                if seats.len() < SAMPLES {
-                    seats.push(seat.clone());
-                }
-                self.trouble(time, ring, seat);
+            Fact::Record { ring, pos, writer } => {
+                self.reads.record(ring, pos, time);
+                self.record(time, ring, writer);
             }
+            Fact::Lost { ring, records, cause } => self.lost(time, ring, records, cause),
+            Fact::Seat { ring, seat } => {
+                if let Some((_, since, seat)) = self.owners.seat(time, ring, seat) {
+                    let what = What::Owner { seat, is_over: true };
+                    self.judge(what, ring, since, time.saturating_sub(since));
+                }
+            }
+            Fact::Present { ring, seat } => self.owners.present(time, ring, seat),
             Fact::Switched { thread, cpu, how, next, .. } => {
                 self.threads.switched(time, thread, cpu, how, next);
+                self.readers.switched(time, thread, cpu, how, next);
                 self.mark_broken();
             }
             Fact::Fault { thread, .. } => self.threads.fault(time, thread),
             Fact::Named { thread, name, .. } => {
                 self.threads.know(thread);
+                self.readers.know(thread);
                 self.names.add(thread, &name);
             }
             Fact::Started { thread, parent, .. } => {
                 self.threads.know(thread);
+                self.readers.know(thread);
                 self.names.inherit(thread, parent);
             }
-            Fact::Ended { thread, .. } => self.threads.ended(thread),
+            Fact::Ended { thread, .. } => {
+                self.threads.ended(thread);
+                self.readers.ended(thread);
+            }
             Fact::Other { .. } => {}
             Fact::Missing { of, pid, source, records } => {
                 self.report.missing = self.report.missing.saturating_add(records);
@@ -192,21 +197,33 @@ impl Analysis {
                         self.report.anonymous = 0;
                     }
                     self.threads.forget_places(pid);
+                    self.readers.forget_places(pid);
                 }
             }
             Fact::Unwatched { of, pid } => self.cover.end(time, of, pid),
             Fact::Stopped { pid, stopped, before, look } => {
-                let stops = self.stopped.entry(pid).or_default();
-                match stopped {
-                    true => stops.stopped(before, look, time),
-                    false => stops.continued(time),
-                }
+                self.looks.stop(pid, stopped, (before, look, time));
             }
             Fact::Delayed { thread, before, added } => {
-                self.delayed.entry(thread.tid).or_default().add(before, time, added);
+                self.looks.delay(thread.tid, before, time, added);
             }
             Fact::Throttled { pid, before, added } => {
-                self.throttled.entry(pid).or_default().add(before, time, added);
+                self.looks.throttle(pid, before, time, added);
+            }
+            Fact::InCall { thread, look, name } => self.looks.call(thread.tid, look, time, name),
+            Fact::Stolen { cpu, before, added } => self.looks.steal(cpu, before, time, added),
+            Fact::Stalled { pid, before, added } => self.looks.stall(pid, before, time, added),
+            Fact::Suspended { before, added } => self.looks.suspend(before, time, added),
+            Fact::Held { ring, pid, from, until } => self.looks.hold(ring, pid, from, until),
+            Fact::ClockSet { before, by } => {
+                self.judge(What::Clock(by), NO_RING, before, time.saturating_sub(before));
+            }
+            Fact::Read { ring, number, pid, pos, look } => {
+                let thread = self.readers.writer_of(pid);
+                let did = thread.and_then(|thread| self.readers.looked(look, thread));
+                if let Some(late) = self.reads.look((ring, number, pid), pos, look, did) {
+                    self.judge_late(late);
+                }
             }
         }
     }
@@ -258,7 +275,7 @@ impl Analysis {
         self.lost_at.insert(ring, self.order);
         self.report.hidden += self.moved.lost(ring);
         let drops = self.drops.contains(&ring);
-        let seats = self.seats.get(&ring).cloned().unwrap_or_default();
+        let seats = self.owners.of(ring);
         match self.losses.get_mut(&(ring, cause.name())) {
             Some((_, until, loss)) if time.saturating_sub(*until) < BURST => {
                 *until = time.max(*until);
@@ -286,41 +303,6 @@ impl Analysis {
         }
     }
 
-    fn seat(&mut self, time: u64, ring: u32, seat: SeatNow) {
-        let same = |other: &SeatNow| (other.role, other.number) == (seat.role, seat.number);
-        let seats = self.seats.entry(ring).or_default();
-        seats.retain(|other| !same(other));
-        if seats.len() < SAMPLES {
-            seats.push(seat.clone());
-        }
-        let over = |(its, _, other): &(u32, u64, SeatNow)| *its == ring && same(other);
-        if let Some(at) = self.troubles.iter().position(over) {
-            let (_, since, other) = &self.troubles[at];
-            // Only what it holds has changed.
-            if (other.pid, other.holder) == (seat.pid, seat.holder) && other.holder != Holder::Alive
-            {
-                self.troubles[at].2.holds_up |= seat.holds_up;
-                return;
-            }
-            let (since, other) = (*since, other.clone());
-            self.troubles.remove(at);
-            let what = What::Owner { seat: other, is_over: true };
-            self.judge(what, ring, since, time.saturating_sub(since));
-        }
-        self.trouble(time, ring, seat);
-    }
-
-    fn trouble(&mut self, time: u64, ring: u32, seat: SeatNow) {
-        let is_trouble = match seat.holder {
-            Holder::Stopped | Holder::Dead | Holder::DumpingCore => true,
-            Holder::Alive => seat.holds_up,
-            Holder::Gone => false,
-        };
-        if is_trouble {
-            self.troubles.push((ring, time, seat));
-        }
-    }
-
     /// Returns the times since the last record of each thread, up to the end of the evidence about the thread.
     fn open_gaps(&mut self) -> Vec<Gap> {
         let (cover, newest) = (&self.cover, self.newest);
@@ -338,23 +320,60 @@ impl Analysis {
         let (from, until) = (gap.from, gap.until);
         gap.parts.contradicted |= self.threads.is_early(gap.thread, until);
         let coverage = self.cover.of(&gap);
-        let stopped = self.stopped.get(&gap.thread.pid).map_or(Stopped::default(), |stops| {
-            let within = |(begin, end): &(u64, u64)| stops.within(*begin, *end);
-            match coverage {
-                // A thread that had a CPU, or could run, was not stopped.
-                Coverage::Whole if !gap.parts.contradicted => {
-                    gap.parts.wait_times.iter().map(within).sum()
-                }
-                _ => within(&(from, until)),
-            }
-        });
-        let throttled = self.throttled.get(&gap.thread.pid);
-        let throttled = throttled.map_or(0, |of| of.within(from, until));
+        let stopped = self.looks.stopped_of(&gap, coverage);
+        let throttled = self.looks.throttled_of(&gap);
         let (ring, length) = (gap.ring, gap.length());
+        let held = self.looks.held_by(&gap).map(|held| self.explain_holder(held, &gap));
+        let (stalled, suspended) = (self.looks.stalled_of(&gap), self.looks.suspended(from, until));
+        let (stolen, call) = (self.looks.stolen_of(&gap), self.looks.call_of(&gap));
         let has_faults = self.cover.has_faults(&gap);
-        let delayed = self.delayed.get(&gap.thread.tid).map_or(0, |of| of.within(from, until));
-        let what = What::Gap(GapCase { gap, coverage, has_faults, stopped, delayed, throttled });
+        let delayed = self.looks.delayed_of(&gap);
+        let what = What::Gap(GapCase {
+            gap,
+            coverage,
+            has_faults,
+            stopped,
+            delayed,
+            throttled,
+            stalled,
+            suspended,
+            stolen,
+            call,
+            held,
+        });
         self.judge(what, ring, from, length);
+    }
+
+    /// Finds out what kept the holder of a reservation or a lock from its work: its own gap has ended, too.
+    fn explain_holder(&self, held: HeldBy, gap: &Gap) -> HeldBy {
+        let stopped = self.looks.stopped(held.pid, gap.from, gap.until);
+        if stopped.surely > held.least / 2 {
+            let why = Some("stopped by a signal or a debugger".to_owned());
+            return HeldBy { why, ..held };
+        }
+        let own = self.report.findings.iter().rev().take(RECENT).find(|finding| {
+            let end = finding.time.saturating_add(finding.length);
+            finding.kind == Kind::Gap
+                && finding.thread.is_some_and(|thread| thread.pid == held.pid)
+                && (finding.time < gap.until && end > gap.from)
+        });
+        let why = own.filter(|own| own.cause == "preempted").map(|own| match &own.by {
+            Some((_, by)) => format!("preempted by {by}"),
+            None => "preempted".to_owned(),
+        });
+        HeldBy { why, ..held }
+    }
+
+    fn judge_late(&mut self, late: Late) {
+        let Late { ring, number, pid, from, until, worst, .. } = late;
+        let reader = self.owners.consumer(ring, number, pid);
+        let stopped = self.looks.stopped(pid, from, until);
+        let gap = self.readers.writer_of(pid).and_then(|thread| late.watched(thread));
+        let is_whole = |gap: &Gap| self.cover.of(gap) == Coverage::Whole && !gap.parts.contradicted;
+        let parts = gap.filter(is_whole).map(|gap| (gap.parts, from.saturating_sub(gap.from)));
+        let lasted = until.saturating_sub(from);
+        let what = What::Read(ReadCase { reader, lasted, stopped, parts });
+        self.judge(what, ring, worst.0, worst.1);
     }
 
     fn judge(&mut self, what: What, ring: u32, time: u64, length: u64) {
@@ -397,14 +416,17 @@ impl Analysis {
         for gap in self.open_gaps() {
             self.judge_gap(gap);
         }
+        for late in self.reads.end() {
+            self.judge_late(late);
+        }
         let mut losses: Vec<_> = std::mem::take(&mut self.losses).into_iter().collect();
         losses.sort_by_key(|(key, _)| *key);
         losses.into_iter().for_each(|((ring, _), loss)| self.judge_loss(ring, Some(loss)));
         for (ring, (from, until, mut loss)) in std::mem::take(&mut self.unseen) {
-            loss.present = self.present.get(&ring).cloned().unwrap_or_default();
+            loss.present = self.owners.now(ring);
             self.judge(What::Loss(loss), ring, from, until.saturating_sub(from));
         }
-        for (ring, since, seat) in std::mem::take(&mut self.troubles) {
+        for (ring, since, seat) in self.owners.end() {
             let what = What::Owner { seat, is_over: false };
             self.judge(what, ring, since, self.newest.saturating_sub(since));
         }

@@ -4,13 +4,16 @@
 //! explains all of it. A rule stands above those that it is a special case of. No rule guesses: where none applies, the cause
 //! is unknown, and the sentence says what is missing.
 
-use crate::case::{Case, Coverage, LossCase, What};
-use crate::evidence::{Holder, Role, SeatNow, Thread};
+use crate::case::{Case, What};
+use crate::evidence::{Holder, Thread};
 use crate::finding::Certainty::{self, Certain, Likely};
 use crate::gap::Parts;
 use crate::names::span;
+use crate::sentences::{
+    consumer, culprits, culprits_of, hold, holder, holds_up, how_long, is, is_how, lapped, named,
+    no_task, of_seat, rest, waits,
+};
 use perfring_consumer::Cause;
-use perfring_events::LossCause;
 
 /// A rule.
 #[derive(Debug)]
@@ -32,8 +35,13 @@ const ALL: u64 = u64::MAX;
 
 /// The table.
 #[rustfmt::skip]
-pub(crate) static RULES: [Rule; 24] = [
+pub(crate) static RULES: [Rule; 34] = [
     // A gap between two records of a thread.
+    Rule {
+        cause: "suspended", certainty: Certain, bars: true, by: no_task,
+        explains: |case| case.gap().map(|gap| gap.suspended),
+        sentence: |case| format!("the machine was suspended for {} at least{}", span(case.gap().map_or(0, |gap| gap.suspended)), rest(case)),
+    },
     Rule {
         cause: "stopped", certainty: Certain, bars: true, by: no_task,
         explains: |case| case.gap().map(|gap| gap.stopped.surely),
@@ -45,9 +53,20 @@ pub(crate) static RULES: [Rule; 24] = [
         sentence: |case| format!("the process was found stopped by a signal or a debugger, for {} at most{}", span(case.gap().map_or(0, |gap| gap.stopped.possibly)), rest(case)),
     },
     Rule {
+        cause: "held up", certainty: Likely, bars: false,
+        by: |case| case.gap()?.held.as_ref().map(|held| Thread { pid: held.pid, tid: held.pid }),
+        explains: |case| Some(case.gap()?.held.as_ref()?.least.min(case.watched().map_or(u64::MAX, |parts| parts.waited + parts.ran))),
+        sentence: |case| format!("the producers of the ring waited {}{}", hold(case), rest(case)),
+    },
+    Rule {
         cause: "throttled", certainty: Likely, bars: true, by: no_task,
         explains: |case| Some(case.gap()?.throttled.min(case.watched()?.off_cpu())),
         sentence: |case| format!("its cgroup had used up its quota of CPU time, and was throttled for {} at least{}", span(case.gap().map_or(0, |gap| gap.throttled)), rest(case)),
+    },
+    Rule {
+        cause: "memory.high", certainty: Likely, bars: true, by: no_task,
+        explains: |case| Some(case.gap()?.stalled.min(case.watched()?.waited + case.watched()?.ran)),
+        sentence: |case| format!("its cgroup went over memory.high, and its tasks waited for memory for {} at least{}", span(case.gap().map_or(0, |gap| gap.stalled)), rest(case)),
     },
     Rule {
         cause: "preempted", certainty: Certain, bars: true,
@@ -66,9 +85,19 @@ pub(crate) static RULES: [Rule; 24] = [
         sentence: |case| format!("it was woken and waited for a CPU, for {} at least by its run delay in /proc{}", span(case.woken_late().unwrap_or(0)), rest(case)),
     },
     Rule {
+        cause: "system call", certainty: Likely, bars: false, by: no_task,
+        explains: |case| case.gap()?.call.as_ref()?.1.checked_sub(case.woken_late()?),
+        sentence: |case| format!("it was blocked in the system call {}, and may have waited for a CPU after that, {}{}", case.gap().and_then(|gap| Some(&*gap.call.as_ref()?.0)).unwrap_or_default(), waits(case), rest(case)),
+    },
+    Rule {
         cause: "blocked", certainty: Likely, bars: false, by: no_task,
         explains: |case| Some(case.watched()?.waited.saturating_sub(case.woken_late()?)),
         sentence: |case| format!("it slept or waited, and may have waited for a CPU after that, {}{}", waits(case), rest(case)),
+    },
+    Rule {
+        cause: "stolen", certainty: Likely, bars: false, by: no_task,
+        explains: |case| Some(case.gap()?.stolen.min(case.watched()?.ran)),
+        sentence: |case| format!("it had a CPU, and the hypervisor gave that to others for {} at least, as steal in /proc/stat says{}", span(case.gap().map_or(0, |gap| gap.stolen)), rest(case)),
     },
     Rule {
         cause: "page faults", certainty: Likely, bars: false, by: no_task,
@@ -157,6 +186,37 @@ pub(crate) static RULES: [Rule; 24] = [
         explains: |case| case.owner(Holder::Alive).filter(|seat| seat.holds_up).map(|_| ALL),
         sentence: |case| format!("{} alive{}", is(case), holds_up(case, Holder::Alive)),
     },
+    // A late read.
+    Rule {
+        cause: "reader stopped", certainty: Certain, bars: false, by: no_task,
+        explains: |case| case.stopped_reader(),
+        sentence: |case| format!("a signal or a debugger had stopped it for {} at least", span(case.read().map_or(0, |read| read.stopped.surely))),
+    },
+    Rule {
+        cause: "reader preempted", certainty: Certain, bars: false,
+        by: |case| case.read()?.parts.as_ref()?.0.preempted_most().map(|(task, _)| task),
+        explains: |case| case.of_read(Parts::preempted_in_all),
+        sentence: |case| format!("it was preempted by {}", case.read().and_then(|read| Some(culprits_of(case, &read.parts.as_ref()?.0))).unwrap_or_default()),
+    },
+    Rule {
+        cause: "reader waited", certainty: Likely, bars: false, by: no_task,
+        explains: |case| case.of_read(|parts| parts.waited),
+        sentence: |case| format!("it slept or waited for {}: for its watermark or its time to look, for an output, or for a CPU after that", span(case.read().and_then(|read| Some(read.parts.as_ref()?.0.waited)).unwrap_or(0))),
+    },
+    Rule {
+        cause: "slow reader", certainty: Certain, bars: false, by: no_task,
+        explains: |case| case.of_read(|parts| parts.ran),
+        sentence: |case| format!("it had a CPU for {}, and took that long", span(case.read().and_then(|read| Some(read.parts.as_ref()?.0.ran)).unwrap_or(0))),
+    },
+    // The machine.
+    Rule {
+        cause: "clock set", certainty: Certain, bars: false, by: no_task,
+        explains: |case| matches!(case.what, What::Clock(_)).then_some(ALL),
+        sentence: |case| match case.what {
+            What::Clock(by) => format!("the wall clock was set {} by {}, within {}: times of CLOCK_REALTIME jumped, and those of rings did not", if by < 0 { "back" } else { "forward" }, span(by.unsigned_abs()), span(case.length)),
+            _ => String::new(),
+        },
+    },
 ];
 
 /// Returns the causes that the rules name, in the order of the table.
@@ -176,198 +236,6 @@ pub(crate) fn judge(
     rules.find(|rule| {
         (rule.explains)(case).is_some_and(|explained| explained > 0 && explained > case.length / 2)
     })
-}
-
-/// Says why the cause of a case is unknown.
-pub(crate) fn unknown(case: &Case<'_>) -> String {
-    let Some(gap) = case.gap() else {
-        return match &case.what {
-            What::Loss(loss) => format!("the ring says \"{}\"{}", loss.cause.name(), present(loss)),
-            _ => "is held up".to_owned(),
-        };
-    };
-    match gap.coverage {
-        Coverage::None => "unknown: no kernel events; record with `perfring record DIR --why`".to_owned(),
-        Coverage::Lost(records) => {
-            format!("unknown: the kernel had no room for {records} of its events in that time")
-        }
-        Coverage::Late => "unknown: events of that time came too late to be put in order".to_owned(),
-        Coverage::Whole => {
-            "unknown: the kernel's events and the records contradict each other, so something is missing".to_owned()
-        }
-    }
-}
-
-fn lapped(case: &Case<'_>) -> &'static str {
-    match case.loss(Cause::Lapped).is_some_and(|loss| !loss.present.is_empty()) {
-        true => {
-            "producers overwrote the records while this command read the ring. The ring lost nothing to its own readers by that"
-        }
-        false => "the reader came too late: producers had overwritten the records before that",
-    }
-}
-
-/// Says how the processes are now, where nothing says how they were then.
-fn present(loss: &LossCase) -> String {
-    if !loss.seats.is_empty() {
-        return String::new();
-    }
-    let missing = "how its processes were at that time is not recorded; `perfring record DIR --why` records it";
-    let LossCause::Ring(cause) = loss.cause else { return format!(", and {missing}") };
-    // Where the ring was full, its consumers have not released; else a producer was in the way.
-    let role = if cause == Cause::Full { Role::Consumer } else { Role::Producer };
-    let is_concerned = |seat: &&SeatNow| match role {
-        Role::Producer => seat.role == role && (seat.holds_up || cause == Cause::Lapped),
-        Role::Consumer => seat.role == role,
-    };
-    let seats: Vec<&SeatNow> = loss.present.iter().filter(is_concerned).collect();
-    let said: Vec<String> = seats.iter().take(3).map(|seat| is_now(seat)).collect();
-    match (seats.len(), loss.present.is_empty()) {
-        (0, true) => format!(", and {missing}"),
-        (0, false) if cause == Cause::Full => {
-            format!("; its consumer's seat has no process now; {missing}")
-        }
-        (0, false) => format!("; no producer holds the others up now; {missing}"),
-        (1..=3, _) => format!("; {}; {missing}", said.join(", ")),
-        (more, _) => {
-            format!("; {}, and {} others have seats now; {missing}", said.join(", "), more - 3)
-        }
-    }
-}
-
-/// Says how the holder of a seat is now.
-fn is_now(seat: &SeatNow) -> String {
-    let role = if seat.role == Role::Producer { "producer" } else { "consumer" };
-    let who = named(Some(seat));
-    let holds_up = if seat.holds_up {
-        ", and the other producers wait for its reservation or lock"
-    } else {
-        ""
-    };
-    let how = match seat.holder {
-        Holder::Alive => "is running now",
-        Holder::Stopped => "is stopped now, by a signal or a debugger",
-        Holder::DumpingCore => "dumps core now",
-        Holder::Dead => "is dead now: it was killed or has crashed",
-        Holder::Gone if seat.pid == 0 => {
-            return format!("the seat of its {role} has no process now");
-        }
-        Holder::Gone => "has given its seat up, and no process has it now",
-    };
-    format!("its {role} {who} {how}{holds_up}")
-}
-
-fn no_task(_: &Case<'_>) -> Option<Thread> {
-    None
-}
-
-/// Returns a consumer that is in this state, where the ring was full.
-fn consumer<'a>(case: &'a Case<'_>, holder: Holder) -> Option<&'a SeatNow> {
-    case.loss(Cause::Full)?.consumer(holder)
-}
-
-/// Returns the producer for which others waited, where records were refused by this cause.
-fn holder<'a>(case: &'a Case<'_>, cause: Cause) -> Option<&'a SeatNow> {
-    case.loss(cause)?.holder()
-}
-
-fn of_seat(seat: &SeatNow) -> Thread {
-    Thread { pid: seat.pid, tid: seat.pid }
-}
-
-/// Describes the holder of a seat.
-pub(crate) fn named(seat: Option<&SeatNow>) -> String {
-    match seat {
-        Some(seat) if seat.name.is_empty() => format!("process {}", seat.pid),
-        Some(seat) => format!("{} ({})", seat.name, seat.pid),
-        None => String::new(),
-    }
-}
-
-fn is_how(seat: Option<&SeatNow>) -> &'static str {
-    match seat.map(|seat| seat.holder) {
-        Some(Holder::Stopped) => ", which was stopped by a signal or a debugger",
-        Some(Holder::Dead) => ", which had been killed or had crashed",
-        Some(Holder::DumpingCore) => ", which dumped core",
-        _ => "",
-    }
-}
-
-fn is(case: &Case<'_>) -> &'static str {
-    if case.is_over() { "was" } else { "is" }
-}
-
-/// Says for how long looks at the seat found it so.
-fn how_long(case: &Case<'_>) -> String {
-    match (case.length, case.is_over()) {
-        (0, _) => String::new(),
-        (length, true) => format!(" for about {}", span(length)),
-        (length, false) => format!(" for {} so far", span(length)),
-    }
-}
-
-fn holds_up(case: &Case<'_>, holder: Holder) -> &'static str {
-    match case.owner(holder).is_some_and(|seat| seat.holds_up) {
-        true if case.is_over() => ", and the other producers waited for its reservation or lock",
-        true => ", and the other producers wait for its reservation or lock",
-        false => "",
-    }
-}
-
-/// Returns the tasks that ran in a thread's place, with their names: the longest first.
-pub(crate) fn preempted_by(case: &Case<'_>) -> Vec<(Thread, String, u64)> {
-    let by = case.watched().map_or(&[][..], |parts| &parts.preempted);
-    let mut by: Vec<_> = by.iter().map(|(task, ns)| (*task, case.task(*task), *ns)).collect();
-    by.sort_by_key(|(task, _, ns)| (std::cmp::Reverse(*ns), *task));
-    by
-}
-
-/// Names the tasks that ran in a thread's place: the one that explains most of it, or the first three.
-fn culprits(case: &Case<'_>) -> String {
-    let all = case.watched().map_or(0, Parts::preempted_in_all);
-    match &preempted_by(case)[..] {
-        [] => format!("a task that is not known, for {}", span(all)),
-        [(_, task, ns)] if *ns == all => format!("{task} for {}", span(*ns)),
-        [(_, task, ns), ..] if *ns > all / 2 => {
-            format!("{task} for {}, and by others for {}", span(*ns), span(all.saturating_sub(*ns)))
-        }
-        by => {
-            let some = by.iter().take(3);
-            let some: Vec<String> =
-                some.map(|(_, task, ns)| format!("{task} for {}", span(*ns))).collect();
-            format!("several tasks for {}: {}", span(all), some.join(", "))
-        }
-    }
-}
-
-fn waits(case: &Case<'_>) -> String {
-    let (waits, waited) = case.watched().map_or((0, 0), |parts| (parts.waits, parts.waited));
-    match waits {
-        1 => format!("once, for {}", span(waited)),
-        _ => format!("{waits} times, for {}", span(waited)),
-    }
-}
-
-/// Adds up the parts of a gap.
-fn rest(case: &Case<'_>) -> String {
-    let Some(parts) = case.watched() else { return String::new() };
-    let times = [
-        ("ran", parts.ran),
-        ("preempted", parts.preempted_in_all()),
-        ("kept from an idle CPU", parts.kept),
-        ("waited", parts.waited),
-    ];
-    let times = times.iter().filter(|(_, ns)| *ns > 0);
-    let mut said: Vec<String> = times.map(|(what, ns)| format!("{what} {}", span(*ns))).collect();
-    let counts = [("page fault", parts.faults), ("move to another CPU", parts.migrations)];
-    for (what, number) in counts.into_iter().filter(|(_, number)| *number > 0) {
-        said.push(match (number, what) {
-            (1, _) => format!("1 {what}"),
-            (_, "page fault") => format!("{number} page faults"),
-            _ => format!("{number} moves to other CPUs"),
-        });
-    }
-    format!(" ({})", said.join(", "))
 }
 
 #[cfg(test)]

@@ -24,6 +24,17 @@ impl Delays {
         };
         inside.map(least).fold(0, u64::saturating_add)
     }
+
+    /// Like [`Delays::within`], of a total that grows all the while: what it grew by between two looks was between these.
+    pub(crate) fn during(&self, from: u64, until: u64) -> u64 {
+        let touching = self.0.iter().filter(|(before, time, _)| *before < until && *time > from);
+        let least = |(before, time, added): &(u64, u64, u64)| {
+            let outside = from.saturating_sub(*before) + time.saturating_sub(until);
+            let overlap = (*time).min(until).saturating_sub((*before).max(from));
+            added.saturating_sub(outside).min(overlap)
+        };
+        touching.map(least).fold(0, u64::saturating_add)
+    }
 }
 
 #[cfg(test)]
@@ -41,5 +52,7 @@ mod tests {
         assert_eq!(delays.within(90, 115), 10, "5 of 15 may be later");
         assert_eq!((delays.within(140, 900), delays.within(500, 910)), (0, 387));
         assert_eq!(delays.within(890, 910), 20, "the rest was before");
+        assert_eq!((delays.during(100, 120), delays.during(104, 125)), (15, 11), "4 may be before");
+        assert_eq!((delays.during(0, 112), delays.during(130, 131)), (7, 0));
     }
 }

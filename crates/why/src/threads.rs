@@ -34,6 +34,28 @@ struct Tracked {
     early: Option<u64>,
 }
 
+impl Tracked {
+    /// Returns what the thread did until now: what follows is counted from now on.
+    fn upto(&mut self, now: u64) -> Parts {
+        let mut parts = std::mem::take(&mut self.parts);
+        match &mut self.place {
+            Place::Cpu(since) => {
+                parts.ran = parts.ran.saturating_add(now.saturating_sub(*since));
+                *since = now.max(*since);
+            }
+            Place::Waits(since) => {
+                parts.add_wait(*since, now);
+                *since = now.max(*since);
+            }
+            Place::Queue { by, since, .. } => {
+                parts.add_preempted(*by, now.saturating_sub(*since));
+                *since = now.max(*since);
+            }
+        }
+        parts
+    }
+}
+
 /// All threads of which anything is known.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
@@ -217,7 +239,8 @@ impl Threads {
             }
             Place::Waits(_) | Place::Queue { .. } => {}
         }
-        let gap = Gap { thread, ring, from: tracked.last, until: time, is_open: false, parts };
+        let (from, cpu) = (tracked.last, tracked.cpu);
+        let gap = Gap { thread, ring, from, until: time, cpu, is_open: false, parts };
         (tracked.last, tracked.ring) = (time, ring);
         Wrote::Gap(gap)
     }
@@ -227,21 +250,28 @@ impl Threads {
         let open = |tracked: &mut Tracked| {
             let (thread, ring, from) = (tracked.thread, tracked.ring, tracked.last);
             let until = end(thread.pid).max(from);
-            let mut parts = std::mem::take(&mut tracked.parts);
-            match tracked.place {
-                Place::Cpu(since) => {
-                    parts.ran = parts.ran.saturating_add(until.saturating_sub(since));
-                }
-                Place::Waits(since) => parts.add_wait(since, until),
-                Place::Queue { by, since, .. } => {
-                    parts.add_preempted(by, until.saturating_sub(since));
-                }
-            }
-            Gap { thread, ring, from, until, is_open: true, parts }
+            let (parts, cpu) = (tracked.upto(until), tracked.cpu);
+            Gap { thread, ring, from, until, cpu, is_open: true, parts }
         };
         let mut gaps: Vec<Gap> = self.tracked.values_mut().map(open).collect();
         gaps.sort_by_key(|gap| (gap.from, gap.thread));
         gaps
+    }
+
+    /// Returns what a thread did since the last look, and when that was. From the first look on, the thread is followed.
+    pub(crate) fn looked(&mut self, time: u64, thread: Thread) -> Option<(u64, Parts)> {
+        match self.tracked.get_mut(&thread.tid) {
+            Some(tracked) if tracked.thread == thread && time >= tracked.last => {
+                let parts = tracked.upto(time);
+                Some((std::mem::replace(&mut tracked.last, time), parts))
+            }
+            _ => {
+                self.wrote(time, thread, 0);
+                // Whether it has a CPU is not known yet.
+                self.tracked.get_mut(&thread.tid)?.parts.contradicted = true;
+                None
+            }
+        }
     }
 
     /// Returns the records since the last call that turned out to be written while their thread had no CPU: switches are

@@ -73,6 +73,8 @@ fn summary(report: &Report, facts: &Facts, top: usize) -> String {
             Kind::Owner => format!("{} in trouble", count(number, "owner")),
             Kind::Loss => count(number, "loss"),
             Kind::Gap => count(number, "gap"),
+            Kind::Read => count(number, "late read"),
+            Kind::Machine => format!("{} of the machine", count(number, "event")),
         };
         if number == 0 { what } else { format!("{what} ({})", said.join(", ")) }
     };
@@ -80,7 +82,12 @@ fn summary(report: &Report, facts: &Facts, top: usize) -> String {
         0 if report.records == 0 && facts.untimed() == 0 => "there are no records".to_owned(),
         0 if report.covered == 0 => "nothing is found".to_owned(),
         0 => "nothing is out of the ordinary".to_owned(),
-        _ => [Kind::Owner, Kind::Loss, Kind::Gap].map(of).join(", "),
+        _ => {
+            let has = |kind: &Kind| causes.iter().any(|((its, _), _)| its == kind);
+            let rare = [Kind::Read, Kind::Machine].into_iter().filter(has);
+            let kinds = [Kind::Owner, Kind::Loss, Kind::Gap].into_iter().chain(rare);
+            kinds.map(of).collect::<Vec<_>>().join(", ")
+        }
     };
     let is_gap =
         |((kind, cause), _): &(&(Kind, &str), &Sum)| *kind == Kind::Gap && *cause == UNKNOWN;
@@ -135,12 +142,13 @@ fn object(finding: &Finding, wall: Option<u64>) -> Value {
         "time_ns": finding.time,
         "time_unix_ns": wall,
         "duration_ns": finding.length,
-        "ring": finding.ring,
+        "ring": (!finding.ring.is_empty()).then_some(&finding.ring),
         "attributes": finding.thread.map(|thread| attributes(thread, finding.name.as_deref())),
         "records": (finding.kind == Kind::Loss).then_some(finding.records),
         "cause": finding.cause,
         "certainty": finding.certainty.word(),
         "by": by,
+        "system_call": finding.call,
         "sentence": finding.sentence,
         "parts": finding.parts.as_ref().map(parts),
         "preempted_by": finding.preempted_by.iter().map(|(task, name, ns)| json!({
