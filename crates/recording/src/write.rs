@@ -8,8 +8,7 @@ use super::machine::Machine;
 use super::open::{Opened, Options, Refused, open};
 use perfring_consumer::{Anchors, Cause};
 use perfring_events::{
-    Event, Figures, Loss, LossCause, Origin, Output, OutputError, Took, Totals, What,
-    WriteError,
+    Event, Figures, Loss, LossCause, Origin, Output, OutputError, Took, Totals, What, WriteError,
     delivery::{compress::BlockPacker, draft::waits, tries::Tries},
     timeline::wall_now,
 };
@@ -150,12 +149,7 @@ impl Recording {
         Ok(recording)
     }
 
-    fn of(
-        name: &str,
-        out: Target,
-        options: &Options,
-        packer: Option<BlockPacker>,
-    ) -> Self {
+    fn of(name: &str, out: Target, options: &Options, packer: Option<BlockPacker>) -> Self {
         let block_bytes = options.block_bytes.clamp(1, 1 << 20) as usize;
         Recording {
             name: name.to_owned(),

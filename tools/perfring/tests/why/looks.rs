@@ -1,7 +1,7 @@
 //! What only looks at processes can find.
 
 use super::{Recorded, gap, is_forbidden, shop};
-use crate::command::{Live, Place, json_lines, skipped};
+use crate::command::{Live, Place, json_lines, run, skipped};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -35,6 +35,29 @@ fn a_long_wait_names_its_system_call() {
     println!("{sentence}");
     assert_eq!((&gap["cause"], &gap["certainty"]), (&"system call".into(), &"likely".into()));
     assert!(sentence.contains("it was blocked in the system call clock_nanosleep, "), "{sentence}");
+}
+
+/// Perfetto's texts are in its file as they are.
+#[test]
+fn a_trace_for_perfetto_has_the_causes_on_a_lane() {
+    if is_forbidden() {
+        return;
+    }
+    let place = Place::new();
+    let (ring, mut shop) = shop(&place);
+    let mut recorded = Recorded::begin(place, &ring);
+    let answer = shop.ask("write spin=20000 write");
+    let lines = json_lines(&recorded.end().out());
+    let gap = gap(&lines, shop.pid(), &answer);
+    let trace = recorded.place.path("run.pftrace");
+    let (file, out) = (recorded.file(), trace.to_str().unwrap());
+    let done = run(&["export", &file, "--to", "perfetto", "--why", "-o", out], b"");
+    assert_eq!(done.code(), 0, "{}", done.err());
+    let bytes = std::fs::read(&trace).unwrap();
+    let has = |text: &str| bytes.windows(text.len()).any(|part| part == text.as_bytes());
+    assert!(has("why: gap") && has(gap["sentence"].as_str().unwrap()), "{gap}");
+    let done = run(&["export", &file, "--to", "json", "--why"], b"");
+    done.refuses(2, "--why is for --to perfetto");
 }
 
 #[test]
