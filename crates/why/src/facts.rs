@@ -1,6 +1,7 @@
 //! Evidence from the events of rings, of the kernel and of a witness.
 
 use crate::evidence::{Events, Evidence, Fact, Holder, Role, SeatNow, Switch, Thread, Writer};
+use crate::names::printable;
 use crate::witness::{
     Call, Clock, Delay, FAULTS, Held, How, KERNEL, Memory, NAME, Of, Reader, RingWriter, Seat,
     SeatOf, Steal, Stop, Suspend, Throttle, Turn, Watch,
@@ -314,7 +315,7 @@ fn seat_of(seat: &Seat) -> Option<SeatNow> {
         How::DumpingCore => Holder::DumpingCore,
     };
     let (number, pid) = (seat.number, seat.pid);
-    let (name, holds_up) = (text(&seat.name), seat.holds_up != 0);
+    let (name, holds_up) = (printable(&text(&seat.name)), seat.holds_up != 0);
     Some(SeatNow { role, number, pid, name, holder, holds_up })
 }
 
