@@ -130,6 +130,17 @@ impl Case<'_> {
         Some(gap.delayed.saturating_sub(parts.off_cpu()).min(parts.waited))
     }
 
+    /// Returns for how long the producers of a gap's ring waited for another one, at least. A thread that waited in a call in
+    /// which no producer waits did not wait for the ring.
+    pub(crate) fn held_up(&self) -> Option<u64> {
+        let gap = self.gap()?;
+        let waits_elsewhere = gap.call.as_ref().is_some_and(|(call, _)| {
+            !["futex", "clock_nanosleep", "nanosleep", "sched_yield"].contains(&&**call)
+        });
+        let most = self.watched().map_or(u64::MAX, |parts| parts.waited.saturating_add(parts.ran));
+        gap.held.as_ref().filter(|_| !waits_elsewhere).map(|held| held.least.min(most))
+    }
+
     /// Returns the loss, if it is one by this cause.
     pub(crate) fn loss(&self, by: perfring_consumer::Cause) -> Option<&LossCase> {
         match &self.what {

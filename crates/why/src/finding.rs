@@ -34,10 +34,10 @@ pub enum Kind {
     Owner,
     /// Records were lost.
     Loss,
-    /// A thread wrote nothing for a while between two records.
-    Gap,
     /// A consumer read records late.
     Read,
+    /// A thread wrote nothing for a while between two records.
+    Gap,
     /// Something happened to the whole machine.
     Machine,
 }
@@ -110,7 +110,7 @@ pub struct Sum {
 /// All findings, and what they rest on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// The worst findings: owners first, then losses by their number, then gaps by their length.
+    /// The worst findings: owners first, then losses by their number, then late reads and gaps by their length.
     pub findings: Vec<Finding>,
     /// How many there were, by kind and cause.
     pub sums: BTreeMap<(Kind, &'static str), Sum>,

@@ -55,7 +55,7 @@ pub(crate) static RULES: [Rule; 34] = [
     Rule {
         cause: "held up", certainty: Likely, bars: false,
         by: |case| case.gap()?.held.as_ref().map(|held| Thread { pid: held.pid, tid: held.pid }),
-        explains: |case| Some(case.gap()?.held.as_ref()?.least.min(case.watched().map_or(u64::MAX, |parts| parts.waited + parts.ran))),
+        explains: |case| case.held_up(),
         sentence: |case| format!("the producers of the ring waited {}{}", hold(case), rest(case)),
     },
     Rule {

@@ -653,6 +653,40 @@ fn a_stop_up_to_the_end_is_a_gap_and_silence_is_none() {
     }
 }
 
+#[test]
+fn the_holder_of_a_lock_is_named_with_what_kept_it() {
+    let waits = |more: &str| {
+        format!(
+            "0 watch\n0 holder\n1 write\n10 out 0 0\n{more}\n40000 held 200\n80000 held 200\n89990 in 0\n90000 write"
+        )
+    };
+    let says = "the producers of the ring waited for an older reservation or the lock of till (20) for 79.8 ms at least";
+    for (more, why) in [
+        ("", " (ran"),
+        (
+            "200 preempt-reader 1 99\n82000 in-reader 1\n82010 holder",
+            ", which was itself preempted by hog (99) (ran",
+        ),
+        (
+            "1000 stop-reader 500\n50000 stop-reader 30000\n79000 stop-reader 50000\n82000 holder",
+            ", which was itself stopped by a signal or a debugger (ran",
+        ),
+    ] {
+        let report = report(&waits(more));
+        let of = |finding: &&Finding| finding.thread == Some(SHOP);
+        let gap = report.findings.iter().find(of).unwrap();
+        assert_eq!(
+            (gap.cause, gap.by.as_ref().map(|by| by.0.pid)),
+            ("held up", Some(20)),
+            "{gap:?}"
+        );
+        assert!(gap.sentence.contains(&format!("{says}{why}")), "{}", gap.sentence);
+    }
+    // It waited for its input, in a call in which no producer waits.
+    let (cause, _) = gap(&waits("20000 call read").replace("0 holder\n", ""));
+    assert_eq!(cause, "system call");
+}
+
 /// Lost records may be the thread's own: it may have written all the time.
 #[test]
 fn a_time_between_two_records_with_a_loss_within_is_no_gap() {
