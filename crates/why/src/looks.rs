@@ -105,8 +105,8 @@ impl Looks {
         let calls = self.calls.get(&gap.thread.tid)?;
         let mut sums: HashMap<&str, u64> = HashMap::new();
         for (from, until) in &gap.parts.wait_times {
-            let within = |(look, time, _): &&(u64, u64, String)| look >= from && time <= until;
-            if let Some((_, _, name)) = calls.iter().find(within) {
+            let first = calls.partition_point(|(look, _, _)| look < from);
+            if let Some((_, _, name)) = calls.get(first).filter(|(_, time, _)| time <= until) {
                 *sums.entry(name).or_default() += until.saturating_sub(*from);
             }
         }
@@ -135,7 +135,10 @@ impl Looks {
     /// Returns the process for which the producers of a gap's ring waited longest, unless it is the gap's own.
     pub(crate) fn held_by(&self, gap: &Gap) -> Option<HeldBy> {
         let mut sums: HashMap<u32, u64> = HashMap::new();
-        let others = self.held.get(&gap.ring)?.iter().filter(|(pid, _, _)| *pid != gap.thread.pid);
+        let held = self.held.get(&gap.ring)?;
+        let first = held.partition_point(|(_, _, until)| *until <= gap.from);
+        let within = held[first..].iter().take_while(|(_, from, _)| *from < gap.until);
+        let others = within.filter(|(pid, _, _)| *pid != gap.thread.pid);
         for (pid, from, until) in others {
             let within = (*until).min(gap.until).saturating_sub((*from).max(gap.from));
             *sums.entry(*pid).or_default() += within;

@@ -174,8 +174,8 @@ const CASES: [(&str, &str, &str); 34] = [
          10 out 0 0
          89990 in 0
          90000 write
-         95000 stall 75000 17000
-         75000 stall 0 70000",
+         75000 stall 0 70000
+         95000 stall 75000 17000",
         "its cgroup went over memory.high, and its tasks waited for memory for 82.0 ms at least (ran",
     ),
     (
@@ -234,8 +234,8 @@ const CASES: [(&str, &str, &str); 34] = [
          2 preempt 0 99
          3 in 0
          30000 write
-         40000 steal 20000 19000
-         20000 steal 0 15000",
+         20000 steal 0 15000
+         40000 steal 20000 19000",
         "it had a CPU, and the hypervisor gave that to others for 24.0 ms at least, as steal in /proc/stat says (ran",
     ),
     (

@@ -10,13 +10,13 @@ pub(super) fn call_of(pid: u32, tid: u32) -> Option<String> {
 
 /// Reads the number of the call: `running`, or `-1` and more outside of one.
 fn call(text: &str) -> Option<String> {
-    let number: i64 = text.split_whitespace().next()?.parse().ok()?;
+    let number: libc::c_long = text.split_whitespace().next()?.parse().ok()?;
     (number >= 0).then(|| name(number))
 }
 
 /// Returns the name of a call: of those that wait.
-fn name(number: i64) -> String {
-    let known = CALLS.iter().find(|(call, _)| i64::from(*call) == number);
+fn name(number: libc::c_long) -> String {
+    let known = CALLS.iter().find(|(call, _)| *call == number);
     known.map_or_else(|| format!("number {number}"), |(_, name)| (*name).to_owned())
 }
 

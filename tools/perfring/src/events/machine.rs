@@ -79,12 +79,12 @@ impl Machine {
                 changes.steals.push(Steal { cpu, tick, before, added });
             }
         }
-        if let Some(clocks) = Clocks::read() {
-            if let Some(then) = self.clocks.replace(clocks) {
-                let (set, slept) = clocks.since(then);
-                changes.clock = set.map(|by| Clock { before, by });
-                changes.suspend = slept.map(|added| Suspend { before, added });
-            }
+        if let Some(clocks) = Clocks::read()
+            && let Some(then) = self.clocks.replace(clocks)
+        {
+            let (set, slept) = clocks.since(then);
+            changes.clock = set.map(|by| Clock { before, by });
+            changes.suspend = slept.map(|added| Suspend { before, added });
         }
         changes
     }

@@ -5,7 +5,7 @@
 use super::calls::call_of;
 use super::live::Live;
 use super::machine::Machine;
-use super::seats::{SeatSeen, seats};
+use super::seats::{SeatSeen, released, seats};
 use super::tasks::{Scheduled, names, scheduled, tasks, threads};
 use crate::failure::{Failure, note};
 use perfring_consumer::{Location, Stat, advanced::MachineClock};
@@ -240,10 +240,11 @@ impl Witness {
                 let since = u64::try_from(held.since.as_nanos()).unwrap_or(u64::MAX);
                 self.say(&Held { ring, number, pid, look, since });
             }
-            let named = stat.consumers.iter().find(|consumer| consumer.number == number);
-            let pos = named.map(|consumer| consumer.figures.totals.pos);
-            let pos = pos.or(stat.totals.map(|totals| totals.consumer.pos));
-            if let (SeatOf::Consumer, Some(pos)) = (seat.role, pos) {
+            // This process reads late by its `--delay`.
+            let is_other = pid != std::process::id();
+            if let (SeatOf::Consumer, true, Some(pos)) =
+                (seat.role, is_other, released(stat, number))
+            {
                 self.say(&Reader { ring, number, pid, pos, look });
             }
         }
