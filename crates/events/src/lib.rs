@@ -36,7 +36,7 @@ pub use delivery::checks::{
 pub use delivery::compress::Compression;
 pub use delivery::dead_letter_file::DeadLetterFile;
 pub use delivery::null::Null;
-pub use delivery::output::{Figures, InBuffer, Output, OutputError, Own, Took};
+pub use delivery::output::{Explanation, Figures, InBuffer, Output, OutputError, Own, Took};
 pub use delivery::replace::{rename, replace};
 pub use delivery::series::{Pruned, Rotation};
 pub use delivery::stream::Stream;

@@ -21,11 +21,11 @@
 pub mod registry;
 
 pub use perfring_events::{
-    Birth, Compression, DeadLetterFile, Event, Figures, FileMode, InBuffer, Key, Loss, LossCause,
-    Null, Origin, Output, OutputError, Own, Pruned, Rec, Rotation, RuleName, Shapes, Stream, Terms,
-    Took, Totals, What, WriteError, check_address, check_directories, check_directory, check_file,
-    check_socket, event::ring_bytes, figures, later, read_duration, read_size, read_some_duration,
-    rename, replace, sampled, signal, sum_of, utc,
+    Birth, Compression, DeadLetterFile, Event, Explanation, Figures, FileMode, InBuffer, Key, Loss,
+    LossCause, Null, Origin, Output, OutputError, Own, Pruned, Rec, Rotation, RuleName, Shapes,
+    Stream, Terms, Took, Totals, What, WriteError, check_address, check_directories,
+    check_directory, check_file, check_socket, event::ring_bytes, figures, later, read_duration,
+    read_size, read_some_duration, rename, replace, sampled, signal, sum_of, utc,
 };
 pub use perfring_files::{
     Ctf, CtfOptions, PerfData, PerfDataOptions, Perfetto, PerfettoOptions, json,

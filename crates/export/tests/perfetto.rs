@@ -2,7 +2,7 @@
 
 use crate::common::shapes::{full_ring, kernel_ring, lapped_ring, metrics_area, two_of_one_pid};
 use crate::common::{Followed, close, python, skip};
-use perfring_export::{Output, Perfetto, PerfettoOptions};
+use perfring_export::{Explanation, Output, Perfetto, PerfettoOptions};
 use perfring_telemetry::{
     Gauge, Histogram, Log, Resource, Severity, Sink, SpanEnd, SpanId, SpanStart, Sum, TraceId,
     options,
@@ -246,6 +246,40 @@ fn series_of_one_shown_name_are_two() {
     tracks.sort_unstable();
     tracks.dedup();
     assert_eq!(tracks.len(), 5);
+}
+
+#[test]
+fn an_explanation_is_a_slice_on_a_lane_of_its_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("why.pftrace");
+    let mut trace = Perfetto::open("trace", &options_of(&path)).unwrap();
+    let gap = Explanation {
+        what: "gap",
+        thread: Some((7, 9)),
+        time: 5_000,
+        length: 2_000,
+        cause: "preempted",
+        certainty: "certain",
+        sentence: "shop (9 of shop 7) wrote nothing for 2.00 µs: it was preempted by hog (99)",
+    };
+    let loss = Explanation { what: "loss", thread: None, length: 0, cause: "no consumer", ..gap };
+    assert!(trace.explain(&gap).unwrap() && trace.explain(&loss).unwrap());
+    close(&mut trace);
+    drop(trace);
+    let Some(events) = read(&path) else { return };
+    let of = |name: &str| -> Vec<&Json> {
+        events.iter().filter(|event| event["on"]["name"] == json!(name)).collect()
+    };
+    let lane = of("why: gap of thread 9");
+    let parts: Vec<_> = lane.iter().map(|event| (&event["type"], event["at"].as_u64())).collect();
+    let (begin, end) = (json!("slice_begin"), json!("slice_end"));
+    assert_eq!(parts, [(&begin, Some(5_000)), (&end, Some(7_000))]);
+    assert_eq!(lane[0]["name"], json!("preempted"));
+    assert_eq!(lane[0]["on"]["parent"]["pid"], json!(7));
+    let args = json!({"why": gap.sentence, "cause": "preempted", "certainty": "certain"});
+    assert_eq!(lane[0]["args"], args);
+    let losses = of("why: loss");
+    assert_eq!((losses.len(), &losses[0]["type"]), (1, &json!("instant")));
 }
 
 #[test]

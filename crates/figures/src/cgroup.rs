@@ -1,4 +1,4 @@
-//! What a cgroup's `cpu.stat` says of a process: for how long its group was throttled.
+//! What a cgroup's files say of a process: for how long its group was throttled, and for how long it waited for memory.
 
 use std::fs;
 use std::path::PathBuf;
@@ -24,6 +24,46 @@ impl CpuStat {
     pub fn throttled_ns(&self) -> Option<u64> {
         throttled(&fs::read_to_string(&self.path).ok()?)
     }
+}
+
+/// The memory of the group that a process is in: of version 2 of cgroups alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryStat {
+    dir: PathBuf,
+}
+
+impl MemoryStat {
+    /// Finds the group; `None` if the process is not visible, or its group has no such files, as the root group.
+    #[must_use]
+    pub fn of(pid: u32) -> Option<Self> {
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+        let stat = MemoryStat { dir: PathBuf::from(format!("/sys/fs/cgroup{group}")) };
+        stat.high().is_some().then_some(stat)
+    }
+
+    /// Returns how often the group went over `memory.high` so far.
+    #[must_use]
+    pub fn high(&self) -> Option<u64> {
+        high(&fs::read_to_string(self.dir.join("memory.events")).ok()?)
+    }
+
+    /// Returns for how long some task of the group waited for memory so far, ns.
+    #[must_use]
+    pub fn stalled_ns(&self) -> Option<u64> {
+        stalled(&fs::read_to_string(self.dir.join("memory.pressure")).ok()?)
+    }
+}
+
+fn high(events: &str) -> Option<u64> {
+    events.lines().find_map(|line| line.strip_prefix("high "))?.trim().parse().ok()
+}
+
+/// Reads the total of the first line, which is in µs.
+fn stalled(pressure: &str) -> Option<u64> {
+    let some = pressure.lines().find_map(|line| line.strip_prefix("some "))?;
+    let total = some.split(' ').find_map(|word| word.strip_prefix("total="))?;
+    total.trim().parse::<u64>().ok()?.checked_mul(1_000)
 }
 
 /// Returns where the file may be, by the lines of a `/proc/PID/cgroup`: version 2 first.
@@ -59,6 +99,15 @@ fn throttled(stat: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_memory_of_a_group_is_read() {
+        assert_eq!(high("low 0\nhigh 12\nmax 3\noom 0\n"), Some(12));
+        assert_eq!(high("low 0\n"), None);
+        let pressure = "some avg10=0.00 avg60=0.00 avg300=0.00 total=250\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
+        assert_eq!((stalled(pressure), stalled("full total=7\n")), (Some(250_000), None));
+        assert_eq!(MemoryStat::of(0), None);
+    }
 
     #[test]
     fn both_versions_of_cgroups_are_read() {

@@ -27,6 +27,15 @@ impl fmt::Display for Missing {
     }
 }
 
+/// Says what follows the last complete block.
+fn partial(bytes: u64) -> String {
+    match bytes {
+        0 => String::new(),
+        1 => ", then came 1 byte of a block that is not whole".to_owned(),
+        bytes => format!(", then came {bytes} bytes of a block that is not whole"),
+    }
+}
+
 /// Why a block, or a frame, is invalid.
 pub(super) struct Bad(pub(super) &'static str);
 
@@ -63,7 +72,8 @@ pub enum ReadError {
     /// It ends in the middle.
     #[error(
         "the recording has no end: it was truncated, or is still being written; {read} records were \
-         read, then came {bytes} bytes of a block that is not whole; {missing}"
+         read{}; {missing}",
+        partial(*bytes)
     )]
     Truncated {
         /// Records that were read.

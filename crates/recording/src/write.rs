@@ -8,8 +8,7 @@ use super::machine::Machine;
 use super::open::{Opened, Options, Refused, open};
 use perfring_consumer::{Anchors, Cause};
 use perfring_events::{
-    Compression, Event, Figures, Loss, LossCause, Origin, Output, OutputError, Took, Totals, What,
-    WriteError,
+    Event, Figures, Loss, LossCause, Origin, Output, OutputError, Took, Totals, What, WriteError,
     delivery::{compress::BlockPacker, draft::waits, tries::Tries},
     timeline::wall_now,
 };
@@ -117,18 +116,19 @@ impl Recording {
     fn open_as(name: &str, options: &Options, noted: Option<Noted>) -> Result<Self, OutputError> {
         let shown = options.path.display();
         let fails = |what: String| OutputError::new(name, format!("{shown} {what}"));
+        // A build that cannot compress makes no file.
+        let packer = BlockPacker::new(name, options.compression)?;
         let opened = open(options).map_err(|Refused(what)| fails(what))?;
-        let mut how = options.compression;
-        let (target, at, written, truncated) = match opened {
-            Opened::New(file) => (Target::File(file), None, 0, 0),
-            Opened::Other(file) => (Target::Other(Box::new(file)), None, 0, 0),
+        let (target, at, written, truncated, packer) = match opened {
+            Opened::New(file) => (Target::File(file), None, 0, 0, packer),
+            Opened::Other(file) => (Target::Other(Box::new(file)), None, 0, 0, packer),
             Opened::Old { file, at, written, truncated, compressed } => {
                 // Of one that is compressed, any block may be uncompressed.
-                how = if compressed { how } else { Compression::None };
-                (Target::File(file), Some(at), written, truncated)
+                let packer = packer.filter(|_| compressed);
+                (Target::File(file), Some(at), written, truncated, packer)
             }
         };
-        let mut recording = Recording { noted, ..Self::of(name, target, options, how)? };
+        let mut recording = Recording { noted, ..Self::of(name, target, options, packer) };
         if truncated > 0 {
             recording.figures.trouble = Some(format!(
                 "{shown}: its last {truncated} bytes were an incomplete block, and were removed"
@@ -144,24 +144,19 @@ impl Recording {
     /// [`OutputError`], if it cannot be written.
     pub fn to(name: &str, out: impl Write + 'static) -> Result<Self, OutputError> {
         let other = Target::Other(Box::new(out));
-        let mut recording = Self::of(name, other, &Options::default(), Compression::None)?;
+        let mut recording = Self::of(name, other, &Options::default(), None);
         recording.begin(None, 0)?;
         Ok(recording)
     }
 
-    fn of(
-        name: &str,
-        out: Target,
-        options: &Options,
-        how: Compression,
-    ) -> Result<Self, OutputError> {
+    fn of(name: &str, out: Target, options: &Options, packer: Option<BlockPacker>) -> Self {
         let block_bytes = options.block_bytes.clamp(1, 1 << 20) as usize;
-        Ok(Recording {
+        Recording {
             name: name.to_owned(),
             out,
             block_bytes,
             block: vec![0; BLOCK_HEAD],
-            packer: BlockPacker::new(name, how)?,
+            packer,
             packed: Default::default(),
             in_block: 0,
             oldest: None,
@@ -174,7 +169,7 @@ impl Recording {
             figures: Figures::default(),
             tries: Tries::new(&options.terms),
             state: State::Open,
-        })
+        }
     }
 
     /// Writes the head of a new file, and the machine.

@@ -1,18 +1,18 @@
 //! The analysis: evidence in the order of time goes in, findings come out.
 
-use crate::case::{Case, Coverage, GapCase, LossCase, What};
-use crate::evidence::{Events, Evidence, Fact, Holder, SeatNow, Thread, Writer};
-use crate::finding::{Certainty, Finding, Kind, Report, UNKNOWN};
+use crate::case::{Case, Coverage, GapCase, HeldBy, LossCase, ReadCase, What};
+use crate::cover::Cover;
+use crate::evidence::{Events, Evidence, Fact, Writer};
+use crate::finding::{Kind, Report};
 use crate::gap::Gap;
-use crate::holes::Holes;
+use crate::looks::Looks;
 use crate::moved::Moved;
-use crate::names::{Names, span};
-use crate::rules::{self, RULES, Rule, judge};
-use crate::samples::Delays;
-use crate::stops::{Stopped, Stops};
+use crate::names::Names;
+use crate::owners::Owners;
+use crate::reads::{Late, Reads};
+use crate::rules::{RULES, Rule, judge};
 use crate::threads::{Threads, Wrote};
-use crate::times::Times;
-use perfring_consumer::Cause;
+use crate::verdict::finding;
 use perfring_events::LossCause;
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -22,9 +22,10 @@ const SETTLES: u64 = 100_000_000;
 const BURST: u64 = 1_000_000_000;
 /// The limit of findings that are kept: the worst.
 const KEPT: usize = 10_000;
-/// The limit of entries that are kept for each process.
-const SAMPLES: usize = 1 << 16;
-
+/// The findings among which that of the holder of a lock is.
+const RECENT: usize = 64;
+/// The number of no ring: what happened to the machine.
+const NO_RING: u32 = u32::MAX;
 /// What to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -39,7 +40,7 @@ pub struct Options {
 /// ```
 /// use perfring_why::{Analysis, Events, Evidence, Fact, Options, Switch, Thread, Writer};
 /// let (shop, hog) = (Thread { pid: 17, tid: 17 }, Thread { pid: 99, tid: 99 });
-/// let record = Fact::Record { ring: 0, writer: Writer::Thread(shop) };
+/// let record = Fact::Record { ring: 0, pos: 0, writer: Writer::Thread(shop) };
 /// let named = |thread, name: &str| Fact::Named { source: None, thread, name: name.to_owned() };
 /// let switched = |how, next| Fact::Switched { source: 1, thread: shop, cpu: 0, how, next };
 /// let mut analysis = Analysis::new(Options { slower_than: 100_000, since: 0 });
@@ -79,16 +80,14 @@ pub struct Analysis {
     /// Rings that keep their records until they are read.
     drops: HashSet<u32>,
     moved: Moved,
-    seats: HashMap<u32, Vec<SeatNow>>,
-    /// Seats whose holders are in trouble, since when.
-    troubles: Vec<(u32, u64, SeatNow)>,
-    /// When events of a process are known; 0: of the machine.
-    watched: HashMap<(Events, u32), Times>,
-    holes: Holes,
-    late: Times,
-    stopped: HashMap<u32, Stops>,
-    throttled: HashMap<u32, Delays>,
-    delayed: HashMap<u32, Delays>,
+    owners: Owners,
+    /// Losses at which no seat was known: they are judged last.
+    unseen: Vec<(u32, (u64, u64, LossCase))>,
+    cover: Cover,
+    looks: Looks,
+    reads: Reads,
+    /// The threads of consumers: what they do from one look to the next.
+    readers: Threads,
     first: Option<u64>,
     newest: u64,
     report: Report,
@@ -114,14 +113,12 @@ impl Analysis {
             order: 0,
             drops: HashSet::new(),
             moved: Moved::default(),
-            seats: HashMap::new(),
-            troubles: Vec::new(),
-            watched: HashMap::new(),
-            holes: Holes::default(),
-            late: Times::default(),
-            stopped: HashMap::new(),
-            throttled: HashMap::new(),
-            delayed: HashMap::new(),
+            owners: Owners::default(),
+            unseen: Vec::new(),
+            cover: Cover::default(),
+            looks: Looks::default(),
+            reads: Reads::new(options.slower_than),
+            readers: Threads::default(),
             first: None,
             newest: 0,
             report: Report::default(),
@@ -136,10 +133,7 @@ impl Analysis {
             self.first.get_or_insert(time);
         }
         if let Some(source) = fact.source() {
-            self.holes.heard(source, time);
-            if time < self.newest {
-                self.late.add(time, self.newest);
-            }
+            self.cover.heard(source, time, self.newest);
         }
         self.newest = self.newest.max(if is_timed { time } else { 0 });
         self.note(time, fact);
@@ -158,54 +152,78 @@ impl Analysis {
                 self.names.add_ring(ring, &name);
                 self.drops.extend(drops.then_some(ring));
             }
-            Fact::Record { ring, writer } => self.record(time, ring, writer),
+            Fact::Record { ring, pos, writer } => {
+                self.reads.record(ring, pos, time);
+                self.record(time, ring, writer);
+            }
             Fact::Lost { ring, records, cause } => self.lost(time, ring, records, cause),
-            Fact::Seat { ring, seat } => self.seat(time, ring, seat),
+            Fact::Seat { ring, seat } => {
+                if let Some((_, since, seat)) = self.owners.seat(time, ring, seat) {
+                    let what = What::Owner { seat, is_over: true };
+                    self.judge(what, ring, since, time.saturating_sub(since));
+                }
+            }
+            Fact::Present { ring, seat } => self.owners.present(time, ring, seat),
             Fact::Switched { thread, cpu, how, next, .. } => {
                 self.threads.switched(time, thread, cpu, how, next);
+                self.readers.switched(time, thread, cpu, how, next);
                 self.mark_broken();
             }
             Fact::Fault { thread, .. } => self.threads.fault(time, thread),
             Fact::Named { thread, name, .. } => {
                 self.threads.know(thread);
+                self.readers.know(thread);
                 self.names.add(thread, &name);
             }
             Fact::Started { thread, parent, .. } => {
                 self.threads.know(thread);
+                self.readers.know(thread);
                 self.names.inherit(thread, parent);
             }
-            Fact::Ended { thread, .. } => self.threads.ended(thread),
+            Fact::Ended { thread, .. } => {
+                self.threads.ended(thread);
+                self.readers.ended(thread);
+            }
             Fact::Other { .. } => {}
             Fact::Missing { of, pid, source, records } => {
                 self.report.missing = self.report.missing.saturating_add(records);
-                self.holes.lost(source, time, of, pid, records);
+                self.cover.holes.lost(source, time, of, pid, records);
             }
-            // It is said again from time to time.
-            Fact::Watched { of, pid }
-                if self.watched.get(&(of, pid)).is_some_and(Times::is_open) => {}
             Fact::Watched { of, pid } => {
-                if of == Events::Switches {
+                let had_switches = self.cover.has_switches();
+                if self.cover.begin(time, of, pid) && of == Events::Switches {
                     // No cause is known before that, of whatever thread.
-                    if !self.watched.keys().any(|(of, _)| *of == Events::Switches) {
+                    if !had_switches {
                         self.report.anonymous = 0;
                     }
                     self.threads.forget_places(pid);
+                    self.readers.forget_places(pid);
                 }
-                self.watched.entry((of, pid)).or_default().begin(time);
             }
-            Fact::Unwatched { of, pid } => self.watched.entry((of, pid)).or_default().end(time),
+            Fact::Unwatched { of, pid } => self.cover.end(time, of, pid),
             Fact::Stopped { pid, stopped, before, look } => {
-                let stops = self.stopped.entry(pid).or_default();
-                match stopped {
-                    true => stops.stopped(before, look, time),
-                    false => stops.continued(time),
-                }
+                self.looks.stop(pid, stopped, (before, look, time));
             }
             Fact::Delayed { thread, before, added } => {
-                self.delayed.entry(thread.tid).or_default().add(before, time, added);
+                self.looks.delay(thread.tid, before, time, added);
             }
             Fact::Throttled { pid, before, added } => {
-                self.throttled.entry(pid).or_default().add(before, time, added);
+                self.looks.throttle(pid, before, time, added);
+            }
+            Fact::InCall { thread, look, name } => self.looks.call(thread.tid, look, time, name),
+            Fact::Stolen { cpu, before, added } => self.looks.steal(cpu, before, time, added),
+            Fact::Stalled { pid, before, added } => self.looks.stall(pid, before, time, added),
+            Fact::Suspended { before, added } => self.looks.suspend(before, time, added),
+            Fact::Held { ring, pid, from, until } => self.looks.hold(ring, pid, from, until),
+            Fact::ClockSet { before, by } => {
+                self.judge(What::Clock(by), NO_RING, before, time.saturating_sub(before));
+            }
+            Fact::Read { ring, number, pid, pos, look } => {
+                let thread = self.readers.writer_of(pid);
+                let did = thread.and_then(|thread| self.readers.looked(look, thread));
+                if let Some(late) = self.reads.look((ring, number, pid), pos, look, did) {
+                    self.judge_late(late);
+                }
             }
         }
     }
@@ -257,14 +275,15 @@ impl Analysis {
         self.lost_at.insert(ring, self.order);
         self.report.hidden += self.moved.lost(ring);
         let drops = self.drops.contains(&ring);
-        let seats = self.seats.get(&ring).cloned().unwrap_or_default();
+        let seats = self.owners.of(ring);
         match self.losses.get_mut(&(ring, cause.name())) {
             Some((_, until, loss)) if time.saturating_sub(*until) < BURST => {
                 *until = time.max(*until);
                 loss.records = loss.records.saturating_add(records);
             }
             _ => {
-                let loss = (time, time, LossCase { records, cause, drops, seats });
+                let loss = LossCase { records, cause, drops, seats, present: Vec::new() };
+                let loss = (time, time, loss);
                 let before = self.losses.insert((ring, cause.name()), loss);
                 self.judge_loss(ring, before);
             }
@@ -272,79 +291,89 @@ impl Analysis {
     }
 
     fn judge_loss(&mut self, ring: u32, loss: Option<(u64, u64, LossCase)>) {
-        if let Some((from, until, loss)) = loss {
-            self.judge(What::Loss(loss), ring, from, until.saturating_sub(from));
+        match loss {
+            // The present seats of a live ring are known last.
+            Some(loss) if loss.2.seats.is_empty() && self.unseen.len() < KEPT => {
+                self.unseen.push((ring, loss));
+            }
+            Some((from, until, loss)) => {
+                self.judge(What::Loss(loss), ring, from, until.saturating_sub(from));
+            }
+            None => {}
         }
     }
 
-    fn seat(&mut self, time: u64, ring: u32, seat: SeatNow) {
-        let same = |other: &SeatNow| (other.role, other.number) == (seat.role, seat.number);
-        let seats = self.seats.entry(ring).or_default();
-        seats.retain(|other| !same(other));
-        if seats.len() < SAMPLES {
-            seats.push(seat.clone());
-        }
-        let over = |(its, _, other): &(u32, u64, SeatNow)| *its == ring && same(other);
-        if let Some(at) = self.troubles.iter().position(over) {
-            let (_, since, other) = &self.troubles[at];
-            // Only what it holds has changed.
-            if (other.pid, other.holder) == (seat.pid, seat.holder) && other.holder != Holder::Alive
-            {
-                self.troubles[at].2.holds_up |= seat.holds_up;
-                return;
-            }
-            let (since, other) = (*since, other.clone());
-            self.troubles.remove(at);
-            let what = What::Owner { seat: other, is_over: true };
-            self.judge(what, ring, since, time.saturating_sub(since));
-        }
-        let is_trouble = match seat.holder {
-            Holder::Stopped | Holder::Dead | Holder::DumpingCore => true,
-            Holder::Alive => seat.holds_up,
-            Holder::Gone => false,
+    /// Returns the times since the last record of each thread, up to the end of the evidence about the thread.
+    fn open_gaps(&mut self) -> Vec<Gap> {
+        let (cover, newest) = (&self.cover, self.newest);
+        let end = |pid: u32| cover.last_end(pid).unwrap_or(newest).min(newest);
+        let mut gaps = self.threads.open(end);
+        let lost = |gap: &Gap| {
+            let last = self.wrote_at.get(&gap.thread.tid).map_or(0, |(order, _)| *order);
+            self.lost_at.get(&gap.ring).is_some_and(|at| *at > last)
         };
-        if is_trouble {
-            self.troubles.push((ring, time, seat));
-        }
+        gaps.retain(|gap| gap.length() >= self.options.slower_than && !lost(gap));
+        gaps
     }
 
     fn judge_gap(&mut self, mut gap: Gap) {
         let (from, until) = (gap.from, gap.until);
         gap.parts.contradicted |= self.threads.is_early(gap.thread, until);
-        let coverage = self.coverage(&gap);
-        let stopped = self.stopped.get(&gap.thread.pid).map_or(Stopped::default(), |stops| {
-            let within = |(begin, end): &(u64, u64)| stops.within(*begin, *end);
-            match coverage {
-                // A thread that had a CPU, or could run, was not stopped.
-                Coverage::Whole if !gap.parts.contradicted => {
-                    gap.parts.wait_times.iter().map(within).sum()
-                }
-                _ => within(&(from, until)),
-            }
-        });
-        let throttled = self.throttled.get(&gap.thread.pid);
-        let throttled = throttled.map_or(0, |of| of.within(from, until));
+        let coverage = self.cover.of(&gap);
+        let stopped = self.looks.stopped_of(&gap, coverage);
+        let throttled = self.looks.throttled_of(&gap);
         let (ring, length) = (gap.ring, gap.length());
-        let has_faults = self.is_watched(Events::Faults, gap.thread.pid, from, until)
-            && self.holes.missing(Events::Faults, gap.thread.pid, from, until) == 0;
-        let delayed = self.delayed.get(&gap.thread.tid).map_or(0, |of| of.within(from, until));
-        let what = What::Gap(GapCase { gap, coverage, has_faults, stopped, delayed, throttled });
+        let held = self.looks.held_by(&gap).map(|held| self.explain_holder(held, &gap));
+        let (stalled, suspended) = (self.looks.stalled_of(&gap), self.looks.suspended(from, until));
+        let (stolen, call) = (self.looks.stolen_of(&gap), self.looks.call_of(&gap));
+        let has_faults = self.cover.has_faults(&gap);
+        let delayed = self.looks.delayed_of(&gap);
+        let what = What::Gap(GapCase {
+            gap,
+            coverage,
+            has_faults,
+            stopped,
+            delayed,
+            throttled,
+            stalled,
+            suspended,
+            stolen,
+            call,
+            held,
+        });
         self.judge(what, ring, from, length);
     }
 
-    fn coverage(&self, gap: &Gap) -> Coverage {
-        let (from, until) = (gap.from, gap.until);
-        match self.holes.missing(Events::Switches, gap.thread.pid, from, until) {
-            _ if !self.is_watched(Events::Switches, gap.thread.pid, from, until) => Coverage::None,
-            0 if self.late.touches(from, until) => Coverage::Late,
-            0 => Coverage::Whole,
-            lost => Coverage::Lost(lost),
+    /// Finds out what kept the holder of a reservation or a lock from its work: its own gap has ended, too.
+    fn explain_holder(&self, held: HeldBy, gap: &Gap) -> HeldBy {
+        let stopped = self.looks.stopped(held.pid, gap.from, gap.until);
+        if stopped.surely > held.least / 2 {
+            let why = Some("stopped by a signal or a debugger".to_owned());
+            return HeldBy { why, ..held };
         }
+        let own = self.report.findings.iter().rev().take(RECENT).find(|finding| {
+            let end = finding.time.saturating_add(finding.length);
+            finding.kind == Kind::Gap
+                && finding.thread.is_some_and(|thread| thread.pid == held.pid)
+                && (finding.time < gap.until && end > gap.from)
+        });
+        let why = own.filter(|own| own.cause == "preempted").map(|own| match &own.by {
+            Some((_, by)) => format!("preempted by {by}"),
+            None => "preempted".to_owned(),
+        });
+        HeldBy { why, ..held }
     }
 
-    fn is_watched(&self, of: Events, pid: u32, from: u64, until: u64) -> bool {
-        let mut watches = [0, pid].into_iter().filter_map(|pid| self.watched.get(&(of, pid)));
-        watches.any(|times| times.covers(from, until))
+    fn judge_late(&mut self, late: Late) {
+        let Late { ring, number, pid, from, until, worst, .. } = late;
+        let reader = self.owners.consumer(ring, number, pid);
+        let stopped = self.looks.stopped(pid, from, until);
+        let gap = self.readers.writer_of(pid).and_then(|thread| late.watched(thread));
+        let is_whole = |gap: &Gap| self.cover.of(gap) == Coverage::Whole && !gap.parts.contradicted;
+        let parts = gap.filter(is_whole).map(|gap| (gap.parts, from.saturating_sub(gap.from)));
+        let lasted = until.saturating_sub(from);
+        let what = What::Read(ReadCase { reader, lasted, stopped, parts });
+        self.judge(what, ring, worst.0, worst.1);
     }
 
     fn judge(&mut self, what: What, ring: u32, time: u64, length: u64) {
@@ -352,7 +381,12 @@ impl Analysis {
             return;
         }
         let case = Case { what, ring, time, length, names: &self.names };
-        let finding = finding(&case, judge(self.rules.iter().copied(), &case));
+        let rule = judge(self.rules.iter().copied(), &case);
+        // A thread that could run may have nothing more to write.
+        if case.gap().is_some_and(|gap| gap.gap.is_open) && !rule.is_some_and(|rule| rule.bars) {
+            return;
+        }
+        let finding = finding(&case, rule);
         let sum = self.report.sums.entry((finding.kind, finding.cause)).or_default();
         sum.findings += 1;
         sum.length = sum.length.saturating_add(length);
@@ -379,72 +413,28 @@ impl Analysis {
         while let Some(gap) = self.pending.pop_front() {
             self.judge_gap(gap);
         }
+        for gap in self.open_gaps() {
+            self.judge_gap(gap);
+        }
+        for late in self.reads.end() {
+            self.judge_late(late);
+        }
         let mut losses: Vec<_> = std::mem::take(&mut self.losses).into_iter().collect();
         losses.sort_by_key(|(key, _)| *key);
         losses.into_iter().for_each(|((ring, _), loss)| self.judge_loss(ring, Some(loss)));
-        for (ring, since, seat) in std::mem::take(&mut self.troubles) {
+        for (ring, (from, until, mut loss)) in std::mem::take(&mut self.unseen) {
+            loss.present = self.owners.now(ring);
+            self.judge(What::Loss(loss), ring, from, until.saturating_sub(from));
+        }
+        for (ring, since, seat) in self.owners.end() {
             let what = What::Owner { seat, is_over: false };
             self.judge(what, ring, since, self.newest.saturating_sub(since));
         }
         self.sort();
         let from = self.first.unwrap_or(self.newest).max(self.options.since.min(self.newest));
         let until = self.newest;
-        let covered =
-            self.watched.get(&(Events::Switches, 0)).map_or(0, |times| times.within(from, until));
         self.report.length = until.saturating_sub(from);
-        self.report.covered = covered.saturating_sub(self.holes.length());
+        self.report.covered = self.cover.within(from, until);
         self.report
-    }
-}
-
-/// Writes a finding by the rule that names the cause.
-pub(crate) fn finding(case: &Case<'_>, rule: Option<&Rule>) -> Finding {
-    let why = rule.map_or_else(|| rules::unknown(case), |rule| (rule.sentence)(case));
-    let ring = case.names.ring(case.ring);
-    let (kind, thread, name, records, sentence) = match &case.what {
-        What::Gap(gap) => {
-            let thread = gap.gap.thread;
-            let sentence =
-                format!("{} wrote nothing for {}: {why}", case.task(thread), span(case.length));
-            let name = case.names.of(thread).map(str::to_owned);
-            (Kind::Gap, Some(thread), name, 0, sentence)
-        }
-        What::Loss(loss) => {
-            let s = if loss.records == 1 { " was" } else { "s were" };
-            let how = match loss.drops && loss.cause == LossCause::Ring(Cause::Lapped) {
-                true => "not read",
-                false => "lost",
-            };
-            let sentence = format!("{} record{s} {how} in ring {ring}: {why}", loss.records);
-            (Kind::Loss, None, None, loss.records, sentence)
-        }
-        What::Owner { seat, .. } => {
-            let role = match seat.role {
-                crate::evidence::Role::Producer => "producer",
-                crate::evidence::Role::Consumer => "consumer",
-            };
-            let who = rules::named(Some(seat));
-            let sentence = format!("{role} {who} of ring {ring} {why}");
-            let thread = Thread { pid: seat.pid, tid: seat.pid };
-            (Kind::Owner, Some(thread), Some(seat.name.clone()), 0, sentence)
-        }
-    };
-    let by = rule.and_then(|rule| (rule.by)(case));
-    Finding {
-        kind,
-        time: case.time,
-        length: case.length,
-        ring,
-        thread,
-        name: name.filter(|name| !name.is_empty()),
-        records,
-        cause: rule.map_or(UNKNOWN, |rule| rule.cause),
-        certainty: rule.map_or(Certainty::Unknown, |rule| rule.certainty),
-        by: by.map(|task| (task, case.task(task))),
-        sentence,
-        parts: case.watched().cloned(),
-        preempted_by: rules::preempted_by(case),
-        stopped: case.gap().map_or(0, |gap| gap.stopped.surely),
-        throttled: case.gap().map_or(0, |gap| gap.throttled),
     }
 }

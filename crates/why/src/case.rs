@@ -32,6 +32,10 @@ pub(crate) enum What {
         /// Whether that is over.
         is_over: bool,
     },
+    /// A consumer read records late.
+    Read(ReadCase),
+    /// The wall clock was set by this much, ns.
+    Clock(i64),
 }
 
 #[derive(Clone, Debug)]
@@ -46,6 +50,38 @@ pub(crate) struct GapCase {
     pub(crate) delayed: u64,
     /// For how long the cgroup was throttled in that time, at least, ns.
     pub(crate) throttled: u64,
+    /// For how long the cgroup, which went over `memory.high`, waited for memory, at least, ns.
+    pub(crate) stalled: u64,
+    /// For how long the machine was suspended, at least, ns.
+    pub(crate) suspended: u64,
+    /// For how long the hypervisor had the thread's CPU for others, at least, ns.
+    pub(crate) stolen: u64,
+    /// The system call in which the thread waited longest, and for how long, at most, ns.
+    pub(crate) call: Option<(String, u64)>,
+    /// The process for which the ring's producers waited.
+    pub(crate) held: Option<HeldBy>,
+}
+
+/// The process for which the producers of a ring waited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HeldBy {
+    pub(crate) pid: u32,
+    /// For how long, at least, ns.
+    pub(crate) least: u64,
+    /// What kept the process from its work meanwhile, if known.
+    pub(crate) why: Option<String>,
+}
+
+/// Records were read late.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadCase {
+    pub(crate) reader: SeatNow,
+    /// For how long there were records that were read as late.
+    pub(crate) lasted: u64,
+    /// For how long of that the process was stopped, as a witness found.
+    pub(crate) stopped: Stopped,
+    /// What its only thread did, in that time and in this time before it, ns; `None` if that is not known.
+    pub(crate) parts: Option<(Parts, u64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -56,6 +92,8 @@ pub(crate) struct LossCase {
     pub(crate) drops: bool,
     /// The seats of the ring at that time, as far as a witness saw them.
     pub(crate) seats: Vec<SeatNow>,
+    /// Its seats now, if the ring is a live one and none was seen then.
+    pub(crate) present: Vec<SeatNow>,
 }
 
 /// What happened, and when.
@@ -92,12 +130,49 @@ impl Case<'_> {
         Some(gap.delayed.saturating_sub(parts.off_cpu()).min(parts.waited))
     }
 
+    /// Returns for how long the producers of a gap's ring waited for another one, at least. A thread that waited in a call in
+    /// which no producer waits did not wait for the ring.
+    pub(crate) fn held_up(&self) -> Option<u64> {
+        let gap = self.gap()?;
+        let waits_elsewhere = gap.call.as_ref().is_some_and(|(call, _)| {
+            !["futex", "clock_nanosleep", "nanosleep", "sched_yield"].contains(&&**call)
+        });
+        let most = self.watched().map_or(u64::MAX, |parts| parts.waited.saturating_add(parts.ran));
+        gap.held.as_ref().filter(|_| !waits_elsewhere).map(|held| held.least.min(most))
+    }
+
     /// Returns the loss, if it is one by this cause.
     pub(crate) fn loss(&self, by: perfring_consumer::Cause) -> Option<&LossCase> {
         match &self.what {
             What::Loss(loss) if loss.cause == LossCause::Ring(by) => Some(loss),
             _ => None,
         }
+    }
+
+    /// Returns the late read, if it is one.
+    pub(crate) fn read(&self) -> Option<&ReadCase> {
+        match &self.what {
+            What::Read(read) => Some(read),
+            _ => None,
+        }
+    }
+
+    /// Returns a part of the time for which a consumer read late, as a part of the case's own time: how late a record was.
+    pub(crate) fn of_read(&self, part: impl Fn(&Parts) -> u64) -> Option<u64> {
+        let read = self.read()?;
+        let (parts, before) = read.parts.as_ref()?;
+        Some(self.scaled(part(parts).saturating_sub(*before), read.lasted))
+    }
+
+    /// Returns for how long of the time a consumer was surely stopped, likewise.
+    pub(crate) fn stopped_reader(&self) -> Option<u64> {
+        let read = self.read()?;
+        Some(self.scaled(read.stopped.surely, read.lasted))
+    }
+
+    fn scaled(&self, part: u64, of: u64) -> u64 {
+        let scaled = u128::from(part) * u128::from(self.length) / u128::from(of.max(1));
+        u64::try_from(scaled).unwrap_or(u64::MAX)
     }
 
     /// Returns the holder of a seat, if it is in this state.

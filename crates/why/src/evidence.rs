@@ -117,6 +117,8 @@ pub enum Fact {
     Record {
         /// The ring's number.
         ring: u32,
+        /// Its position in the ring.
+        pos: u64,
         /// Its writer.
         writer: Writer,
     },
@@ -131,6 +133,13 @@ pub enum Fact {
     },
     /// The state of a seat, which is reported when it changes.
     Seat {
+        /// The ring's number.
+        ring: u32,
+        /// The state.
+        seat: SeatNow,
+    },
+    /// The state of a seat of a live ring, now that all of its records are read.
+    Present {
         /// The ring's number.
         ring: u32,
         /// The state.
@@ -230,6 +239,71 @@ pub enum Fact {
         before: u64,
         /// ns since then.
         added: u64,
+    },
+    /// A look found a thread in a system call, without a CPU.
+    InCall {
+        /// The thread.
+        thread: Thread,
+        /// When this look began, ns.
+        look: u64,
+        /// The system call.
+        name: String,
+    },
+    /// For how long the hypervisor had a CPU for others, since the look before.
+    Stolen {
+        /// The CPU.
+        cpu: u32,
+        /// The time of the look before, ns.
+        before: u64,
+        /// ns since then, less the unit in which that is counted.
+        added: u64,
+    },
+    /// For how long tasks of a process's cgroup, which went over `memory.high`, waited for memory since the look before.
+    Stalled {
+        /// The process.
+        pid: u32,
+        /// The time of the look before, ns.
+        before: u64,
+        /// ns since then.
+        added: u64,
+    },
+    /// For how long the machine was suspended, since the look before.
+    Suspended {
+        /// The time of the look before, ns.
+        before: u64,
+        /// ns since then.
+        added: u64,
+    },
+    /// The wall clock was set, since the look before.
+    ClockSet {
+        /// The time of the look before, ns.
+        before: u64,
+        /// By how much, ns.
+        by: i64,
+    },
+    /// The other producers of a ring waited for this process's reservation or lock, for all of a time.
+    Held {
+        /// The ring's number.
+        ring: u32,
+        /// The process.
+        pid: u32,
+        /// From then, ns,
+        from: u64,
+        /// until then.
+        until: u64,
+    },
+    /// A look found that a consumer has released all before this position.
+    Read {
+        /// The ring's number.
+        ring: u32,
+        /// The number of the consumer's seat.
+        number: u32,
+        /// The process.
+        pid: u32,
+        /// The position.
+        pos: u64,
+        /// When this look began, ns.
+        look: u64,
     },
     /// For how long the cgroup of a process was throttled, since the look before.
     Throttled {

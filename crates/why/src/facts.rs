@@ -1,8 +1,10 @@
 //! Evidence from the events of rings, of the kernel and of a witness.
 
 use crate::evidence::{Events, Evidence, Fact, Holder, Role, SeatNow, Switch, Thread, Writer};
+use crate::names::printable;
 use crate::witness::{
-    Delay, FAULTS, How, KERNEL, NAME, Of, RingWriter, Seat, SeatOf, Stop, Throttle, Turn, Watch,
+    Call, Clock, Delay, FAULTS, Held, How, KERNEL, Memory, NAME, Of, Reader, RingWriter, Seat,
+    SeatOf, Steal, Stop, Suspend, Throttle, Turn, Watch,
 };
 use perfring_consumer::Policy;
 use perfring_events::{Event, Origin, Rec, What};
@@ -87,7 +89,7 @@ impl Facts {
                         self.of_witness(record, time);
                     } else {
                         let writer = self.writer(origin, record);
-                        self.say(time, Fact::Record { ring: origin.id, writer });
+                        self.say(time, Fact::Record { ring: origin.id, pos: record.pos, writer });
                     }
                 }
             }
@@ -131,10 +133,11 @@ impl Facts {
         self.early.drain(..).map(move |fact| Evidence { time, fact })
     }
 
-    /// Returns what a seat of a ring says, if the ring is known.
+    /// Returns what a seat of a live ring says now, if the ring is known.
     pub fn seat(&mut self, time: u64, seat: &Seat) -> impl Iterator<Item = Evidence> {
-        self.say_seat(time, seat);
-        self.out.drain(..)
+        let ring = self.rings.get(&seat.ring).copied();
+        let fact = ring.zip(seat_of(seat)).map(|(ring, seat)| Fact::Present { ring, seat });
+        fact.map(|fact| Evidence { time, fact }).into_iter()
     }
 
     fn say_seat(&mut self, time: u64, seat: &Seat) {
@@ -220,6 +223,29 @@ impl Facts {
         } else if let Some(it) = pod::<Delay>(record) {
             let thread = Thread { pid: it.pid, tid: it.tid };
             self.say(time, Fact::Delayed { thread, before: it.before, added: it.added });
+        } else if let Some(it) = pod::<Call>(record) {
+            let thread = Thread { pid: it.pid, tid: it.tid };
+            self.say(time, Fact::InCall { thread, look: it.look, name: text(&it.name) });
+        } else if let Some(it) = pod::<Steal>(record) {
+            // Both totals were rounded down.
+            let added = it.added.saturating_sub(u64::from(it.tick) * 1_000);
+            self.say(time, Fact::Stolen { cpu: it.cpu, before: it.before, added });
+        } else if let Some(it) = pod::<Memory>(record) {
+            self.say(time, Fact::Stalled { pid: it.pid, before: it.before, added: it.added });
+        } else if let Some(it) = pod::<Suspend>(record) {
+            self.say(time, Fact::Suspended { before: it.before, added: it.added });
+        } else if let Some(it) = pod::<Clock>(record) {
+            self.say(time, Fact::ClockSet { before: it.before, by: it.by });
+        } else if let Some(it) = pod::<Held>(record) {
+            if let Some(ring) = self.rings.get(&it.ring).copied() {
+                let from = it.look.saturating_sub(it.since);
+                self.say(time, Fact::Held { ring, pid: it.pid, from, until: it.look });
+            }
+        } else if let Some(it) = pod::<Reader>(record) {
+            if let Some(ring) = self.rings.get(&it.ring).copied() {
+                let Reader { number, pid, pos, look, .. } = it;
+                self.say(time, Fact::Read { ring, number, pid, pos, look });
+            }
         } else if let Some(it) = pod::<RingWriter>(record) {
             self.writers.insert(it.ring, it.pid);
         } else if let Some(it) = pod::<Seat>(record) {
@@ -289,7 +315,7 @@ fn seat_of(seat: &Seat) -> Option<SeatNow> {
         How::DumpingCore => Holder::DumpingCore,
     };
     let (number, pid) = (seat.number, seat.pid);
-    let (name, holds_up) = (text(&seat.name), seat.holds_up != 0);
+    let (name, holds_up) = (printable(&text(&seat.name)), seat.holds_up != 0);
     Some(SeatNow { role, number, pid, name, holder, holds_up })
 }
 

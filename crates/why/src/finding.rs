@@ -34,8 +34,12 @@ pub enum Kind {
     Owner,
     /// Records were lost.
     Loss,
+    /// A consumer read records late.
+    Read,
     /// A thread wrote nothing for a while between two records.
     Gap,
+    /// Something happened to the whole machine.
+    Machine,
 }
 
 impl Kind {
@@ -46,6 +50,8 @@ impl Kind {
             Kind::Owner => "owner",
             Kind::Loss => "loss",
             Kind::Gap => "gap",
+            Kind::Read => "late read",
+            Kind::Machine => "machine",
         }
     }
 }
@@ -62,7 +68,7 @@ pub struct Finding {
     pub time: u64,
     /// How long it took, ns; 0 for a moment.
     pub length: u64,
-    /// The ring.
+    /// The ring; empty if none is concerned.
     pub ring: String,
     /// The thread, or the process with its first thread, if one is concerned.
     pub thread: Option<Thread>,
@@ -74,6 +80,8 @@ pub struct Finding {
     pub cause: &'static str,
     /// How sure the cause is.
     pub certainty: Certainty,
+    /// The system call in which the thread waited longest in a gap, as far as looks found it in one.
+    pub call: Option<String>,
     /// The task that had the CPU instead, or the holder for which others waited.
     pub by: Option<(Thread, String)>,
     /// All of it in words.
@@ -102,7 +110,7 @@ pub struct Sum {
 /// All findings, and what they rest on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// The worst findings: owners first, then losses by their number, then gaps by their length.
+    /// The worst findings: owners first, then losses by their number, then late reads and gaps by their length.
     pub findings: Vec<Finding>,
     /// How many there were, by kind and cause.
     pub sums: BTreeMap<(Kind, &'static str), Sum>,

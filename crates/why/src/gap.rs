@@ -96,6 +96,30 @@ impl Parts {
         self.last_fault = Some(time);
     }
 
+    /// Adds what the thread did after that.
+    pub(crate) fn add(&mut self, later: Parts) {
+        let sums = [
+            (&mut self.ran, later.ran),
+            (&mut self.faulting, later.faulting),
+            (&mut self.faults, later.faults),
+            (&mut self.preempted_by_unknown, later.preempted_by_unknown),
+            (&mut self.kept, later.kept),
+            (&mut self.preemptions, later.preemptions),
+            (&mut self.waited, later.waited),
+            (&mut self.waits, later.waits),
+            (&mut self.migrations, later.migrations),
+        ];
+        for (sum, more) in sums {
+            *sum = sum.saturating_add(more);
+        }
+        for (task, ns) in later.preempted {
+            self.add_preempted(Some(task), ns);
+        }
+        let room = WAITS.saturating_sub(self.wait_times.len());
+        self.wait_times.extend(later.wait_times.into_iter().take(room));
+        self.contradicted |= later.contradicted;
+    }
+
     /// Ends a run of faults: it left its CPU.
     pub(crate) fn end_faults(&mut self) {
         self.last_fault = None;
@@ -113,6 +137,10 @@ pub struct Gap {
     pub from: u64,
     /// The time of the record after, ns.
     pub until: u64,
+    /// The CPU that the thread had last, if known.
+    pub cpu: Option<u32>,
+    /// No record came after: it ends where the evidence ends.
+    pub is_open: bool,
     /// What the thread did meanwhile, if the kernel's switches say.
     pub parts: Parts,
 }

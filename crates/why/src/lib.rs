@@ -1,5 +1,5 @@
-//! Why a thread wrote late, and why records were lost: the records of rings, joined with the kernel's context switches and
-//! page faults, and with what a witness saw of the processes in /proc.
+//! Why a thread wrote late, why records were lost, and why they were read late: the records of rings, joined with the kernel's
+//! context switches and page faults, and with what a witness saw of the processes in /proc.
 //!
 //! An [`Analysis`] takes [`Evidence`] in the order of time, and returns [`Finding`]s: what happened, when, for how long, to which
 //! thread, by which cause, and how sure that is. [`Facts`] turns the events of a recording, or of rings, into evidence.
@@ -10,7 +10,8 @@
 //! | `facts` | evidence from the events of rings, of the kernel and of a witness |
 //! | [`witness`] | the records of a witness |
 //! | `threads`, `gap` | what a thread did between two records |
-//! | `rules` | the table of causes: a condition, a sentence, a certainty |
+//! | `cover`, `looks`, `owners`, `reads` | for which times events are known; what a witness found; seats; late reads |
+//! | `rules`, `sentences` | the table of causes: a condition, a sentence, a certainty; its words |
 //! | `analysis` | all of it, in the order of time |
 //!
 //! A cause is never guessed. Where the kernel's events do not cover a gap, or contradict the records, the cause is `unknown`,
@@ -20,18 +21,24 @@
 
 mod analysis;
 mod case;
+mod cover;
 mod evidence;
 mod facts;
 mod finding;
 mod gap;
 mod holes;
+mod looks;
 mod moved;
 mod names;
+mod owners;
+mod reads;
 mod rules;
 mod samples;
+mod sentences;
 mod stops;
 mod threads;
 mod times;
+mod verdict;
 pub mod witness;
 
 pub use analysis::{Analysis, Options};

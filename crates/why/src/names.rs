@@ -56,7 +56,7 @@ impl Names {
 }
 
 /// Returns a text without control characters.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 

@@ -23,14 +23,37 @@ enum Place {
 #[derive(Debug)]
 struct Tracked {
     thread: Thread,
-    /// The time of its last record.
+    /// The time of its last record, and its ring.
     last: u64,
+    ring: u32,
     place: Place,
     /// The CPU that it had last, if known.
     cpu: Option<u32>,
     parts: Parts,
     /// Its last gap was returned while the kernel's switches said that it had no CPU: it must come to one at once.
     early: Option<u64>,
+}
+
+impl Tracked {
+    /// Returns what the thread did until now: what follows is counted from now on.
+    fn upto(&mut self, now: u64) -> Parts {
+        let mut parts = std::mem::take(&mut self.parts);
+        match &mut self.place {
+            Place::Cpu(since) => {
+                parts.ran = parts.ran.saturating_add(now.saturating_sub(*since));
+                *since = now.max(*since);
+            }
+            Place::Waits(since) => {
+                parts.add_wait(*since, now);
+                *since = now.max(*since);
+            }
+            Place::Queue { by, since, .. } => {
+                parts.add_preempted(*by, now.saturating_sub(*since));
+                *since = now.max(*since);
+            }
+        }
+        parts
+    }
 }
 
 /// All threads of which anything is known.
@@ -188,7 +211,8 @@ impl Threads {
         let Some(tracked) = self.tracked.get_mut(&thread.tid) else {
             if !full {
                 let (place, parts) = (Place::Cpu(time), Parts::default());
-                let new = Tracked { thread, last: time, place, cpu: None, parts, early: None };
+                let new =
+                    Tracked { thread, last: time, ring, place, cpu: None, parts, early: None };
                 self.tracked.insert(thread.tid, new);
             }
             return Wrote::First;
@@ -215,9 +239,39 @@ impl Threads {
             }
             Place::Waits(_) | Place::Queue { .. } => {}
         }
-        let gap = Gap { thread, ring, from: tracked.last, until: time, parts };
-        tracked.last = time;
+        let (from, cpu) = (tracked.last, tracked.cpu);
+        let gap = Gap { thread, ring, from, until: time, cpu, is_open: false, parts };
+        (tracked.last, tracked.ring) = (time, ring);
         Wrote::Gap(gap)
+    }
+
+    /// Returns the times since the last records of all threads, each up to its end.
+    pub(crate) fn open(&mut self, end: impl Fn(u32) -> u64) -> Vec<Gap> {
+        let open = |tracked: &mut Tracked| {
+            let (thread, ring, from) = (tracked.thread, tracked.ring, tracked.last);
+            let until = end(thread.pid).max(from);
+            let (parts, cpu) = (tracked.upto(until), tracked.cpu);
+            Gap { thread, ring, from, until, cpu, is_open: true, parts }
+        };
+        let mut gaps: Vec<Gap> = self.tracked.values_mut().map(open).collect();
+        gaps.sort_by_key(|gap| (gap.from, gap.thread));
+        gaps
+    }
+
+    /// Returns what a thread did since the last look, and when that was. From the first look on, the thread is followed.
+    pub(crate) fn looked(&mut self, time: u64, thread: Thread) -> Option<(u64, Parts)> {
+        match self.tracked.get_mut(&thread.tid) {
+            Some(tracked) if tracked.thread == thread && time >= tracked.last => {
+                let parts = tracked.upto(time);
+                Some((std::mem::replace(&mut tracked.last, time), parts))
+            }
+            _ => {
+                self.wrote(time, thread, 0);
+                // Whether it has a CPU is not known yet.
+                self.tracked.get_mut(&thread.tid)?.parts.contradicted = true;
+                None
+            }
+        }
     }
 
     /// Returns the records since the last call that turned out to be written while their thread had no CPU: switches are

@@ -41,6 +41,11 @@ impl Times {
         }
     }
 
+    /// Returns when it was so last, unless it still is.
+    pub(crate) fn last_end(&self) -> Option<u64> {
+        self.all.last()?.1
+    }
+
     /// Returns for how long it was so between two moments.
     pub(crate) fn within(&self, from: u64, until: u64) -> u64 {
         let part = |(begin, end): &(u64, Option<u64>)| {

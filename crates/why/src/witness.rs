@@ -136,6 +136,120 @@ pub struct Delay {
     pub added: u64,
 }
 
+/// A look at a thread found it in a system call, without a CPU. A thread that has not run since then is still in it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
+#[record(name = "why.Call")]
+pub struct Call {
+    /// The process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// When this look began: it found that between then and the record's own time.
+    #[record(unit = "ns")]
+    pub look: u64,
+    /// The system call.
+    #[record(text)]
+    pub name: [u8; 32],
+}
+
+/// The hypervisor took a CPU away, between two looks: `steal` in `/proc/stat`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
+#[record(name = "why.Steal")]
+pub struct Steal {
+    /// The CPU.
+    pub cpu: u32,
+    /// The unit in which the kernel counts that, µs.
+    pub tick: u32,
+    /// When the look before this one was, `CLOCK_BOOTTIME`.
+    #[record(unit = "ns")]
+    pub before: u64,
+    /// For how long since then.
+    #[record(unit = "ns")]
+    pub added: u64,
+}
+
+/// Tasks of a process's cgroup waited for memory, between two looks, and the cgroup went over `memory.high`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
+#[record(name = "why.Memory")]
+pub struct Memory {
+    /// The process.
+    pub pid: u32,
+    /// How often it went over `memory.high` since the look before, as its `memory.events` says.
+    pub high: u32,
+    /// When the look before this one was, `CLOCK_BOOTTIME`.
+    #[record(unit = "ns")]
+    pub before: u64,
+    /// For how long some task waited since then, as its `memory.pressure` says.
+    #[record(unit = "ns")]
+    pub added: u64,
+}
+
+/// The machine was suspended between two looks: `CLOCK_BOOTTIME` went on, and `CLOCK_MONOTONIC` did not.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
+#[record(name = "why.Suspend")]
+pub struct Suspend {
+    /// When the look before this one was, `CLOCK_BOOTTIME`.
+    #[record(unit = "ns")]
+    pub before: u64,
+    /// For how long since then.
+    #[record(unit = "ns")]
+    pub added: u64,
+}
+
+/// The wall clock was set between two looks: `CLOCK_REALTIME` jumped, and `CLOCK_MONOTONIC` did not.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
+#[record(name = "why.Clock")]
+pub struct Clock {
+    /// When the look before this one was, `CLOCK_BOOTTIME`.
+    #[record(unit = "ns")]
+    pub before: u64,
+    /// By how much it was set forward, or back.
+    #[record(unit = "ns")]
+    pub by: i64,
+}
+
+/// A look found that other producers of a ring wait for the reservation or the lock of this one.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
+#[record(name = "why.Held")]
+pub struct Held {
+    /// The ring's id.
+    pub ring: [u8; 16],
+    /// The number of the producer's seat.
+    pub number: u32,
+    /// The process that has it.
+    pub pid: u32,
+    /// When this look began.
+    #[record(unit = "ns")]
+    pub look: u64,
+    /// For how long before that it was so, at least, as the ring says.
+    #[record(unit = "ns")]
+    pub since: u64,
+}
+
+/// A look found that a consumer has released what is before this position of its ring.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
+#[record(name = "why.Reader")]
+pub struct Reader {
+    /// The ring's id.
+    pub ring: [u8; 16],
+    /// The number of the consumer's seat.
+    pub number: u32,
+    /// The process that has it.
+    pub pid: u32,
+    /// The position.
+    pub pos: u64,
+    /// When this look began.
+    #[record(unit = "ns")]
+    pub look: u64,
+}
+
 /// A ring has one producer at a time: its records are this process's from now on.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Record, Pod, Zeroable)]
@@ -174,12 +288,19 @@ pub struct Seat {
 
 /// Returns the types of a witness's records. Names of threads are `perf.Comm`, the kernel's type.
 #[must_use]
-pub fn schemas() -> [Schema<'static>; 7] {
+pub fn schemas() -> [Schema<'static>; 14] {
     [
         Watch::SCHEMA,
         Stop::SCHEMA,
         Throttle::SCHEMA,
         Delay::SCHEMA,
+        Call::SCHEMA,
+        Steal::SCHEMA,
+        Memory::SCHEMA,
+        Suspend::SCHEMA,
+        Clock::SCHEMA,
+        Held::SCHEMA,
+        Reader::SCHEMA,
         RingWriter::SCHEMA,
         Seat::SCHEMA,
         perfring_kernel::records::Comm::SCHEMA,

@@ -22,8 +22,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 /// stdout, everything else to stderr.
 ///
 /// Exit codes: 0 success, 1 error, 2 wrong usage, 3 no such ring, 4 the ring is damaged or the file
-/// is no ring, 5 data was lost (with --fail-on-loss), 6 the kernel does not allow it (tail --perf),
-/// 7 the sidecar is not ready (sidecar status), 124 timeout, 130 and 143 ended by SIGINT and SIGTERM.
+/// is no ring, 5 data was lost (with --fail-on-loss), 6 it is not allowed: by the kernel (tail --perf),
+/// or to read any ring of a directory, 7 the sidecar is not ready (sidecar status), 124 timeout, 130 and 143 ended by SIGINT and SIGTERM.
 #[derive(Debug, Parser)]
 #[command(name = "perfring", version, after_help = "Try it: perfring demo")]
 pub(crate) struct Cli {

@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, note};
 use perfring_consumer::AttachError;
+use perfring_export::recording::is_recording;
 use perfring_figures::owner::{count, printable};
 use perfring_set::{NoRing, NotRead};
 use rustix::process::{Resource, getrlimit};
@@ -37,8 +38,18 @@ impl LeftOut {
 /// reasons. [`end`] counts the others.
 pub(crate) fn report<'a>(others: impl IntoIterator<Item = &'a NoRing>) {
     for NoRing { path, why, reason, .. } in others {
-        if *reason == NotRead::Limit { unopened(path) } else { entry(path, why) }
+        match reason {
+            NotRead::Limit => unopened(path),
+            NotRead::Foreign if is_recording(path) => entry(path, &recording(path)),
+            _ => entry(path, why),
+        }
     }
+}
+
+/// Says how a recording among the files of a directory is read.
+pub(crate) fn recording(path: &Path) -> String {
+    let path = printable(&path.display().to_string());
+    format!("it is a recording: `perfring why {path}` and `perfring export {path}` read it")
 }
 
 /// Reports a ring of a directory that is left out.

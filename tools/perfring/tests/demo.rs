@@ -63,6 +63,13 @@ fn the_demo_ends_in_time_with_all_records_accounted_for_and_leaves_two_files_wit
     assert!(out.contains("All records accounted for") && !out.contains("DOES NOT"), "{out}");
     assert!(out.contains("kill -9 hit the producer of flight"), "{out}");
     assert!(out.contains("producer dead"), "{out}");
+    let (_, why) = out.split_once("Why, as `perfring why` says").unwrap();
+    let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(why.contains(" of ring flight was killed or has crashed"), "{why}");
+    assert!(
+        why.contains(" records were lost in ring burst: the ring was full: its consumer"),
+        "{why}"
+    );
     assert!(!out.contains('\x1b'), "a file is no terminal");
     let mut all = 0;
     for ring in RINGS {

@@ -151,6 +151,14 @@ pub trait Output {
     /// before the first event. Does nothing where records are not decoded.
     fn add_resource(&mut self, _: &[(String, String)]) {}
 
+    /// Shows why something took long, or was lost, beside the events. Returns whether this output does.
+    ///
+    /// # Errors
+    /// Those of [`Output::take`].
+    fn explain(&mut self, _: &Explanation<'_>) -> Result<bool, OutputError> {
+        Ok(false)
+    }
+
     /// Returns the number of the oldest event that it took and that is not settled; `None` if all
     /// are. Earlier events may leave their rings.
     ///
@@ -177,6 +185,25 @@ pub trait Output {
     fn own(&self) -> Option<Box<dyn Own>> {
         None
     }
+}
+
+/// Why something took long, or was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Explanation<'a> {
+    /// What it explains, in a word: `gap`, `loss`.
+    pub what: &'a str,
+    /// The process and the thread; `None` if none is concerned.
+    pub thread: Option<(u32, u32)>,
+    /// When it began: ns of the timestamps' clock.
+    pub time: u64,
+    /// How long it took, ns; 0 for a moment.
+    pub length: u64,
+    /// The cause in a word or two.
+    pub cause: &'a str,
+    /// How sure that is, in a word.
+    pub certainty: &'a str,
+    /// All of it in words.
+    pub sentence: &'a str,
 }
 
 /// Figures of the program itself, beside those of rings: set by name and labels, at any time.

@@ -1,6 +1,6 @@
 //! An output that writes one file after the other.
 
-use super::output::{Delivers, Figures, Output, OutputError, Own, Took};
+use super::output::{Delivers, Explanation, Figures, Output, OutputError, Own, Took};
 use super::series::{Pruned, Rotation, free_path, series};
 use super::terms::Terms;
 use super::tries::Tries;
@@ -166,6 +166,10 @@ fn sum(one: &Figures, other: Figures) -> Figures {
 }
 
 impl Output for Rotated {
+    fn explain(&mut self, why: &Explanation<'_>) -> Result<bool, OutputError> {
+        self.output.as_mut().map_or(Ok(false), |output| output.explain(why))
+    }
+
     fn add_resource(&mut self, attributes: &[(String, String)]) {
         self.added = attributes.to_vec();
         if let Some(output) = &mut self.output {

@@ -1,6 +1,7 @@
 //! A trace for Perfetto: <https://ui.perfetto.dev> opens it, and its trace processor queries it.
 
 mod annotate;
+mod explained;
 mod names;
 mod proto;
 mod signals;
@@ -9,8 +10,8 @@ mod tracks;
 use names::Names;
 use perfring_consumer::WriterId;
 use perfring_events::{
-    Compression, Event, Figures, Loss, Origin, Output, OutputError, Rec, Terms, Took, What,
-    delivery::draft::Draft, processes::Processes, signal::Added, timeline::Timeline,
+    Compression, Event, Explanation, Figures, Loss, Origin, Output, OutputError, Rec, Terms, Took,
+    What, delivery::draft::Draft, processes::Processes, signal::Added, timeline::Timeline,
 };
 use perfring_telemetry::names::START_TIME;
 use perfring_types::Class;
@@ -74,6 +75,7 @@ impl PerfettoOptions {
 /// | a record of the kernel's, a log record with `thread.id` | an instant on that thread's track |
 /// | `span_start`, `span_end` | a slice, on a track of its own among the process's `spans` |
 /// | `gauge`, `sum`; a histogram's `count`, `sum`, and `value` | a counter for each series |
+/// | an explanation | a slice on the track `why: gap` or `why: loss` of its process, named by the cause |
 /// | a loss | an instant `LOST n records: cause` on the ring's track, and a counter of all so far |
 ///
 /// Timestamps are Perfetto's `BOOTTIME`; a snapshot of the clocks converts them to wall-clock
@@ -334,6 +336,10 @@ impl Perfetto {
 impl Output for Perfetto {
     fn add_resource(&mut self, attributes: &[(String, String)]) {
         self.added = Added::new(attributes);
+    }
+
+    fn explain(&mut self, why: &Explanation<'_>) -> Result<bool, OutputError> {
+        self.explained(why).map(|()| true)
     }
 
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {

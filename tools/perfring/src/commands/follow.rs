@@ -1,7 +1,7 @@
 //! The loop that `perfring tail` and `perfring consume` share: records of a ring as they arrive.
 
 use crate::args;
-use crate::events::live::untold;
+use crate::events::live::{sum, untold};
 use crate::failure::{Failure, detail, summary};
 use crate::figures::opened::opened;
 use crate::output::last::Records;
@@ -105,7 +105,7 @@ pub(crate) fn run(
                 Ok(()) | Err(Failure::Damaged(_)) => {}
                 Err(failure) => return Err(failure),
             }
-            let lost = output.lost().saturating_add(untold(ring, &uuid, told));
+            let lost = output.lost().saturating_add(sum(untold(ring, &uuid, told)));
             if lost > 0 {
                 return Err(Failure::Loss(format!(
                     "{lost} records of {ring} were lost: see `perfring stat {ring}`"

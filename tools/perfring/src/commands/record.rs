@@ -77,8 +77,7 @@ pub(crate) struct Args {
     /// command says what is missing, and records the rest
     #[arg(long)]
     why: bool,
-    /// End with code 5 if records were lost: those that the recording has, and those that the rings count and
-    /// their streams do not report yet
+    /// End with code 5 if records were lost
     #[arg(long)]
     fail_on_loss: bool,
     #[command(flatten)]
@@ -326,6 +325,18 @@ impl Recorder<'_> {
         Ok(Turn::More)
     }
 
+    /// Records the losses that the rings count and that their streams do not report yet.
+    fn take_untold(&mut self) -> Result<(), Failure> {
+        self.live.find_untold();
+        while let Some(event) = self.live.next_untold() {
+            match self.recording.take(&event)? {
+                Took::Yes => self.totals.add(&event),
+                Took::Busy => return Err(self.no_room()),
+            }
+        }
+        Ok(())
+    }
+
     /// The failure of a file that takes no more. What it has is intact; who must not stop uses the sidecar, which waits.
     fn no_room(&self) -> Failure {
         let figures = self.recording.figures();
@@ -362,6 +373,12 @@ impl Recorder<'_> {
     fn end(mut self, ended: Result<(), Failure>) -> Result<(), Failure> {
         let took = self.progress.end();
         let asked = matches!(ended, Ok(()) | Err(Failure::Signal(_)));
+        // A consumer's are reported to the next one.
+        let (ended, untold) = match (asked, self.args.consume) {
+            (true, false) => (self.take_untold().and(ended), 0),
+            (true, true) => (ended, self.live.untold()),
+            (false, _) => (ended, 0),
+        };
         let closed = match &ended {
             Err(Failure::ClosedPipe) => Ok(()),
             _ => self.recording.close(Instant::now()).map_err(Failure::from),
@@ -373,7 +390,6 @@ impl Recorder<'_> {
         let left_out = self.filter.end();
         let figures = self.recording.figures();
         let totals = self.totals(&figures);
-        let untold = self.live.untold();
         let lost = totals.lost().saturating_add(untold);
         if asked && closed.is_ok() {
             let rings = count(u64::from(self.live.ids - self.live.beside), "ring");
@@ -392,8 +408,8 @@ impl Recorder<'_> {
                 said += &format!("; {left_out} others were not selected");
             }
             if untold > 0 {
-                let are = "counted by the rings and not yet reported in their streams";
-                said += &format!("; {untold} more lost records are {are}");
+                let reports = "the ring counts them, and reports them to its next consumer";
+                said += &format!("; {} more were lost: {reports}", count(untold, "record"));
             }
             work_done(&said, lost);
         }

@@ -3,7 +3,7 @@
 
 use crate::commands::follow::{FollowArgs, TURN};
 use crate::events::input;
-use crate::events::live::{How, Live, untold};
+use crate::events::live::{How, Live, sum, untold};
 use crate::failure::{Failure, summary};
 use crate::output::last::Records;
 use crate::output::{FormatArgs, Output};
@@ -44,8 +44,9 @@ pub(crate) fn run(
     report_unknown(&args.format, &rings);
     if args.fail_on_loss && matches!(ended, Ok(()) | Err(Failure::Timeout(_) | Failure::Signal(_)))
     {
-        let counted =
-            |(ring, layout): &(Location, Layout)| untold(ring, &layout.uuid, Refused::default());
+        let counted = |(ring, layout): &(Location, Layout)| {
+            sum(untold(ring, &layout.uuid, Refused::default()))
+        };
         let untold = live.map_or_else(
             || rings.iter().map(counted).sum::<u64>().saturating_sub(output.lost_at_end()),
             |live| live.untold(),

@@ -8,7 +8,8 @@ use crate::stop::Stop;
 use perfring_consumer::Location;
 use perfring_export::What;
 use perfring_export::recording::is_recording;
-use perfring_set::NotRead;
+use perfring_figures::owner::count;
+use perfring_set::{NoRing, NotRead};
 use std::path::{Path, PathBuf};
 
 /// Events between two checks of the signals.
@@ -69,9 +70,30 @@ fn rings_in(dir: &Path) -> Result<Vec<Location>, Failure> {
     let (rings, others) = listed.map_err(Failure::general)?;
     left_out::report(&others);
     if rings.is_empty() && !others.iter().any(|other| other.reason == NotRead::Limit) {
-        return Err(Failure::NotFound(format!("there is no ring in {}", dir.display())));
+        return Err(without_rings(dir, &others));
     }
     Ok(rings.into_iter().map(|ring| Location::from(ring.path)).collect())
+}
+
+/// Says why there is no ring in a directory that could be read.
+fn without_rings(dir: &Path, others: &[NoRing]) -> Failure {
+    let shown = dir.display();
+    let forbidden = others.iter().filter(|other| other.reason == NotRead::Permission).count();
+    if forbidden > 0 {
+        let of = count(forbidden as u64, "ring");
+        let how = "run the command as their owner or as root, or have the owner allow it (`chmod go+r`, or `--mode` of \
+                   `perfring create`)";
+        return Failure::Forbidden(format!(
+            "no permission to read {of} of {shown}, and no other is there: {how}"
+        ));
+    }
+    match others.iter().find(|other| is_recording(&other.path)) {
+        Some(NoRing { path, .. }) => {
+            let what = left_out::recording(path);
+            Failure::NotFound(format!("there is no ring in {shown}; {}: {what}", path.display()))
+        }
+        None => Failure::NotFound(format!("there is no ring in {shown}")),
+    }
 }
 
 /// Returns the newest timestamp, which this option counts back from.

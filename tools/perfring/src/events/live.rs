@@ -5,7 +5,8 @@ use crate::failure::{Failure, detail, note};
 use crate::figures::opened::opened;
 use crate::left_out;
 use perfring_consumer::{
-    AttachError, Consumer, ConsumerOptions, Layout, Location, Observer, Refused, Start, Stat,
+    AttachError, Cause, Consumer, ConsumerOptions, Count, Item, Layout, Location, Lost, Observer,
+    ProducerTotals, Refused, Start, Stat, advanced::Saved,
 };
 use perfring_export::{Birth, Event, Origin, Shapes};
 use perfring_set::{About, Feed, FeedChange, Found, Merge, PlaceId, Source, SourceId};
@@ -36,6 +37,8 @@ pub(crate) struct Live {
     ended: VecDeque<SourceId>,
     /// A ring whose end was returned.
     returned_end: Option<SourceId>,
+    /// Losses that the rings count and that were not returned, with the position of each ring's reader.
+    untold: VecDeque<(SourceId, Lost, Saved)>,
     /// Rings whose items were returned since the last release.
     touched: Vec<SourceId>,
     held: Held,
@@ -75,6 +78,7 @@ impl Live {
             begun: VecDeque::new(),
             ended: VecDeque::new(),
             returned_end: None,
+            untold: VecDeque::new(),
             touched: Vec::new(),
             held: Held::default(),
             seq: 0,
@@ -376,10 +380,32 @@ impl Live {
     pub(crate) fn untold(&self) -> u64 {
         let of = |(id, ring): (&SourceId, &Ring)| {
             let told = self.merge.resume_point(*id).unwrap_or_default().saved().told;
-            untold(&ring.location, &ring.uuid, told)
+            sum(untold(&ring.location, &ring.uuid, told))
         };
         let rings = self.rings.iter().filter(|(_, ring)| !ring.beside);
         rings.map(of).fold(0, u64::saturating_add)
+    }
+
+    /// Finds the losses that the rings count, that no marker reports, and that were not returned: [`Live::next_untold`]
+    /// returns them.
+    pub(crate) fn find_untold(&mut self) {
+        for (id, ring) in self.rings.iter().filter(|(_, ring)| !ring.beside) {
+            let after = self.merge.resume_point(*id).unwrap_or_default().saved();
+            let untold = untold(&ring.location, &ring.uuid, after.told);
+            self.untold.extend(untold.map(|(cause, Count { records, bytes })| {
+                (*id, Lost { pos: after.pos, records, bytes, cause, at_end: true }, after)
+            }));
+        }
+    }
+
+    /// Returns the next of these losses.
+    pub(crate) fn next_untold(&mut self) -> Option<Event<'_>> {
+        let (id, lost, after) = self.untold.pop_front()?;
+        let ring = self.rings.get_mut(&id)?; // always present
+        self.held.item(&Item::Lost(lost), 0, &mut ring.last);
+        self.held.set_after(|| after);
+        self.seq += 1;
+        Some(self.held.event(self.seq - 1, ring.shapes.origin()))
     }
 
     /// Releases what was returned so far: as a consumer, frees its space.
@@ -394,9 +420,27 @@ impl Live {
     }
 }
 
-/// Returns how many losses a ring counts that no marker reports and that a reader has not returned. `told` is what the
-/// reader has returned.
-pub(crate) fn untold(location: &Location, uuid: &[u8; 16], told: Refused) -> u64 {
+/// Returns the losses that a ring counts, that no marker reports, and that a reader has not returned, by cause. `told` is
+/// what the reader has returned.
+pub(crate) fn untold(
+    location: &Location,
+    uuid: &[u8; 16],
+    told: Refused,
+) -> impl Iterator<Item = (Cause, Count)> {
     let stat = Stat::read(location).ok().filter(|stat| stat.layout.uuid == *uuid);
-    stat.and_then(|stat| stat.totals).map_or(0, |totals| totals.untold(told).records)
+    let totals = stat.and_then(|stat| stat.totals).map(|totals| totals.producer);
+    let untold = totals.map(|ProducerTotals { refused, reported, .. }| {
+        let (unmarked, unsaid) = (refused.since(reported), refused.since(told));
+        unmarked.by_cause().into_iter().zip(unsaid.by_cause())
+    });
+    let least = |((cause, one), (_, other)): ((Cause, Count), (Cause, Count))| {
+        let records = one.records.min(other.records);
+        (cause, Count { records, bytes: one.bytes.min(other.bytes) })
+    };
+    untold.into_iter().flatten().map(least).filter(|(_, count)| count.records > 0)
+}
+
+/// Adds up such losses.
+pub(crate) fn sum(untold: impl Iterator<Item = (Cause, Count)>) -> u64 {
+    untold.map(|(_, count)| count.records).fold(0, u64::saturating_add)
 }

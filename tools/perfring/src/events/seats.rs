@@ -1,7 +1,7 @@
 //! The seats of a ring: what the ring says of their holders, and /proc.
 
 use perfring_consumer::{
-    Location, Producers, Stat,
+    Location, Policy, Producers, Stat,
     stat::{OwnerInfo, SeatState},
 };
 use perfring_figures::process::{Processes, State};
@@ -72,4 +72,15 @@ pub(crate) fn seats(stat: &Stat, location: &Location, processes: &mut Processes)
         add(SeatOf::Consumer, seat.number, seat.state, &seat.owner, false);
     }
     seats
+}
+
+/// Returns the position up to which a consumer has released, if the ring says so: that of a seat, or the only one.
+pub(crate) fn released(stat: &Stat, number: u32) -> Option<u64> {
+    let named = stat.consumers.iter().find(|consumer| consumer.number == number);
+    let only = stat.totals.map(|totals| match stat.layout.policy {
+        // The tail is what the consumer has released.
+        Policy::Drop => totals.tail.max(totals.consumer.pos),
+        Policy::Overwrite => totals.consumer.pos,
+    });
+    named.map(|consumer| consumer.figures.totals.pos).or(only)
 }

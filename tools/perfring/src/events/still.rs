@@ -6,7 +6,9 @@ use crate::failure::{Failure, detail, note};
 use crate::figures::opened::opened;
 use crate::left_out;
 use perfring_consumer::advanced::Front;
-use perfring_consumer::{AttachError, Location, Observer, ReadError, Start};
+use perfring_consumer::{
+    AttachError, Cause, Count, Item, Location, Lost, Observer, ReadError, Start,
+};
 use perfring_export::{Event, Shapes};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -36,6 +38,8 @@ struct Ring {
     /// Its positions at the beginning and the end, when it was opened.
     from: u64,
     until: u64,
+    /// What was written before its end.
+    written: Count,
     /// The timestamp of the last record.
     last: Option<u64>,
     /// What is known to be next.
@@ -69,8 +73,10 @@ impl Ring {
         let (from, location) = (observer.saved().pos, location.clone());
         // Invalid totals are reported as damage where they are found.
         let until = stat.totals.map_or(u64::MAX, |totals| totals.head);
+        let everything = Count { records: u64::MAX, bytes: u64::MAX };
+        let written = stat.totals.map_or(everything, |totals| totals.producer.written);
         let (last, front) = (None, Front::Empty);
-        Ok(Ring { location, observer, shapes, from, until, last, front })
+        Ok(Ring { location, observer, shapes, from, until, written, last, front })
     }
 
     /// Returns the time of its next item, if there is one.
@@ -156,7 +162,16 @@ impl Still {
             match ring.observer.advanced().take() {
                 Ok(Some((item, front))) => {
                     ring.front = front;
-                    self.held.item(&item, 0, &mut ring.last);
+                    if let Item::Lost(lost) = item {
+                        let Some(lost) = cut(lost, ring.observer.saved().before, ring.written)
+                        else {
+                            self.advance(at);
+                            continue;
+                        };
+                        self.held.item(&Item::Lost(lost), 0, &mut ring.last);
+                    } else {
+                        self.held.item(&item, 0, &mut ring.last);
+                    }
                     self.held.set_after(|| ring.observer.saved());
                     self.current = Some(at);
                     return Some(at);
@@ -166,6 +181,17 @@ impl Still {
             }
         }
     }
+}
+
+/// Returns a loss without the records that were written after the ring was opened: a producer that overtakes the reader
+/// may have overwritten some of these, too. `before` is all that was before the position after the loss.
+fn cut(lost: Lost, before: Count, written: Count) -> Option<Lost> {
+    let beyond = match lost.cause {
+        Cause::Lapped => before.since(written),
+        _ => Count::default(),
+    };
+    let Count { records, bytes } = Count { records: lost.records, bytes: lost.bytes }.since(beyond);
+    (records > 0).then_some(Lost { records, bytes, ..lost })
 }
 
 impl Events for Still {
@@ -192,5 +218,23 @@ impl Events for Still {
             let at = ring.observer.saved().pos.clamp(ring.from, until.max(ring.from));
             (read + (at - ring.from), all + until.saturating_sub(ring.from))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_has_only_the_records_that_were_there_when_the_ring_was_opened() {
+        let count = |records| Count { records, bytes: 8 * records };
+        let lost =
+            |cause, records| Lost { pos: 0, records, bytes: 8 * records, cause, at_end: false };
+        let lapped = |before| cut(lost(Cause::Lapped, 100), count(before), count(1_000));
+        assert_eq!(lapped(900), Some(lost(Cause::Lapped, 100)));
+        assert_eq!(lapped(1_020), Some(lost(Cause::Lapped, 80)));
+        assert_eq!(lapped(1_100), None);
+        let full = lost(Cause::Full, 100);
+        assert_eq!(cut(full, count(1_020), count(1_000)), Some(full));
     }
 }

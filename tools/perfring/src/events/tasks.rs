@@ -33,12 +33,23 @@ pub(crate) fn names(pid: u32, mut each: impl FnMut(Comm)) {
     }
 }
 
-/// Returns for how long each thread of a process could run and had no CPU, so far, ns: it is added when the thread gets a CPU.
-pub(crate) fn run_delays(pid: u32) -> impl Iterator<Item = (u32, u64)> {
+/// A thread, as its `schedstat` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Scheduled {
+    pub(crate) tid: u32,
+    /// For how long it could run and had no CPU, so far, ns: it is added when the thread gets a CPU.
+    pub(crate) delay: u64,
+    /// How often it got a CPU.
+    pub(crate) times: u64,
+}
+
+/// Returns the threads of a process.
+pub(crate) fn scheduled(pid: u32) -> impl Iterator<Item = Scheduled> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     tasks.filter_map(|task| {
         let tid = task.file_name().to_str()?.parse().ok()?;
         let stat = fs::read_to_string(task.path().join("schedstat")).ok()?;
-        Some((tid, stat.split(' ').nth(1)?.parse().ok()?))
+        let mut numbers = stat.split_whitespace().skip(1).map(|number| number.parse().ok());
+        Some(Scheduled { tid, delay: numbers.next()??, times: numbers.next()?? })
     })
 }

@@ -2,18 +2,21 @@
 //!
 //! What it sees of processes is published into a further ring, whose file has no name, and is recorded with the others.
 
+use super::calls::call_of;
 use super::live::Live;
-use super::seats::{SeatSeen, seats};
-use super::tasks::{names, run_delays, tasks, threads};
+use super::machine::Machine;
+use super::seats::{SeatSeen, released, seats};
+use super::tasks::{Scheduled, names, scheduled, tasks, threads};
 use crate::failure::{Failure, note};
 use perfring_consumer::{Location, Stat, advanced::MachineClock};
-use perfring_figures::cgroup::CpuStat;
+use perfring_figures::cgroup::{CpuStat, MemoryStat};
 use perfring_figures::process::{Processes, stopped};
 use perfring_kernel::{EventKind, OpenError, Options, Target, open};
 use perfring_producer::{Options as RingOptions, Policy, Producer};
 use perfring_types::PodRecord;
 use perfring_why::witness::{
-    Delay, FAULTS, NAME, Of, RingWriter, Stop, Throttle, Turn, Watch, schemas,
+    Call, Delay, FAULTS, Held, Memory, NAME, Of, Reader, RingWriter, SeatOf, Stop, Throttle, Turn,
+    Watch, schemas,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
@@ -40,6 +43,7 @@ pub(crate) struct Witness {
     producer: Producer,
     clock: MachineClock,
     kernel: Kernel,
+    machine: Machine,
     /// Processes that have a seat of a ring, and have that ring open, with what was last said of them.
     processes: HashMap<u32, Process>,
     /// What was last said of each seat.
@@ -78,8 +82,17 @@ struct Process {
     looked: u64,
     cpu_stat: Option<CpuStat>,
     throttled: Option<u64>,
-    /// For how long each thread has waited for a CPU so far, ns.
-    delays: HashMap<u32, u64>,
+    memory: Option<MemoryStat>,
+    /// How often its cgroup went over `memory.high`, and for how long it waited for memory, ns.
+    stalled: Option<(u64, u64)>,
+    threads: HashMap<u32, Seen>,
+}
+
+/// A thread as the last look found it.
+struct Seen {
+    scheduled: Scheduled,
+    /// It was found in a system call since it got a CPU last.
+    in_call: bool,
 }
 
 impl Witness {
@@ -108,9 +121,11 @@ impl Witness {
         }
         live.add_witness(&location, NAME)?;
         let now = Instant::now();
+        let clock = MachineClock::find().map_err(Failure::general)?;
         let mut witness = Witness {
             producer,
-            clock: MachineClock::find().map_err(Failure::general)?,
+            machine: Machine::new(clock.now_ns()),
+            clock,
             kernel: Kernel::Nothing,
             processes: HashMap::new(),
             seats: HashMap::new(),
@@ -185,10 +200,13 @@ impl Witness {
                 live.followed().map(|(location, uuid)| (location.clone(), *uuid)).collect();
             let mut processes = Processes::default();
             for (location, uuid) in rings {
+                let look = self.clock.now_ns();
                 if let Ok(stat) = Stat::read(&location)
                     && stat.layout.uuid == uuid
                 {
-                    for seat in seats(&stat, &location, &mut processes) {
+                    let seats = seats(&stat, &location, &mut processes);
+                    self.see_positions(uuid, look, &stat, &seats);
+                    for seat in seats {
                         self.see(live, uuid, seat);
                     }
                 }
@@ -206,45 +224,28 @@ impl Witness {
     }
 
     fn look_at_processes(&mut self) {
-        let mut said: Vec<Said> = Vec::new();
-        let clock = &self.clock;
-        self.processes.retain(|pid, process| {
-            // Read before the look, and so not later than what the look finds.
-            let now = clock.now_ns();
-            let found = stopped(*pid);
-            // A process that is gone is not stopped any more.
-            let is_stopped = found == Some(true);
-            let before = std::mem::replace(&mut process.looked, now);
-            if is_stopped || process.stopped {
-                process.stopped = is_stopped;
-                let turn = if is_stopped { Turn::Begin } else { Turn::End };
-                said.push(Said::Stop(Stop { pid: *pid, turn: turn.into(), before, look: now }));
+        let Witness { producer, clock, processes, machine, .. } = self;
+        processes.retain(|pid, process| process.look(*pid, clock, producer));
+        let changes = machine.look(clock.now_ns());
+        changes.steals.iter().for_each(|steal| say(producer, steal));
+        changes.suspend.iter().for_each(|suspend| say(producer, suspend));
+        changes.clock.iter().for_each(|clock| say(producer, clock));
+    }
+
+    /// Says how far consumers are, and for which producer the others wait.
+    fn see_positions(&mut self, ring: [u8; 16], look: u64, stat: &Stat, seats: &[SeatSeen]) {
+        for seat in seats.iter().filter(|seat| seat.here) {
+            let (number, pid) = (seat.number, seat.owner.pid);
+            if let (true, Some(held)) = (seat.holds_up, &stat.held_up) {
+                let since = u64::try_from(held.since.as_nanos()).unwrap_or(u64::MAX);
+                self.say(&Held { ring, number, pid, look, since });
             }
-            if let Some(stat) = &process.cpu_stat
-                && let Some(total) = stat.throttled_ns()
+            // This process reads late by its `--delay`.
+            let is_other = pid != std::process::id();
+            if let (SeatOf::Consumer, true, Some(pos)) =
+                (seat.role, is_other, released(stat, number))
             {
-                // What it had been throttled for before the first look is not known.
-                let known = process.throttled.replace(total).unwrap_or(total);
-                let (pid, version, added) = (*pid, stat.version, total.saturating_sub(known));
-                if added > 0 {
-                    said.push(Said::Throttle(Throttle { pid, version, before, added }));
-                }
-            }
-            for (tid, total) in run_delays(*pid) {
-                // What it had waited before the first look is not known.
-                let known = process.delays.insert(tid, total).unwrap_or(total);
-                let added = total.saturating_sub(known);
-                if added > 0 {
-                    said.push(Said::Delay(Delay { pid: *pid, tid, before, added }));
-                }
-            }
-            found.is_some()
-        });
-        for what in said {
-            match what {
-                Said::Stop(stop) => self.say(&stop),
-                Said::Throttle(throttle) => self.say(&throttle),
-                Said::Delay(delay) => self.say(&delay),
+                self.say(&Reader { ring, number, pid, pos, look });
             }
         }
     }
@@ -280,8 +281,20 @@ impl Witness {
             && faulty < FAULTY
             && watch_process(live, pid, vec![EventKind::PageFaults], FAULTS);
         let throttled = cpu_stat.as_ref().and_then(CpuStat::throttled_ns);
-        let (stopped, delays) = (false, run_delays(pid).collect());
-        let process = Process { switches, faults, stopped, looked, cpu_stat, throttled, delays };
+        let memory = MemoryStat::of(pid);
+        let stalled = memory.as_ref().and_then(|memory| memory.high().zip(memory.stalled_ns()));
+        let seen = |scheduled: Scheduled| (scheduled.tid, Seen { scheduled, in_call: false });
+        let process = Process {
+            switches,
+            faults,
+            stopped: false,
+            looked,
+            cpu_stat,
+            throttled,
+            memory,
+            stalled,
+            threads: scheduled(pid).map(seen).collect(),
+        };
         self.say_process(pid, &process);
         self.processes.insert(pid, process);
     }
@@ -316,7 +329,83 @@ impl Witness {
 
     /// Publishes a record. The ring takes any of them: it overwrites its oldest ones.
     fn say<T: PodRecord>(&mut self, record: &T) {
-        let _ = self.producer.publish_pod(record);
+        say(&mut self.producer, record);
+    }
+}
+
+fn say<T: PodRecord>(producer: &mut Producer, record: &T) {
+    let _ = producer.publish_pod(record);
+}
+
+impl Process {
+    /// Looks at it, and says what has changed. Returns whether it still exists.
+    fn look(&mut self, pid: u32, clock: &MachineClock, producer: &mut Producer) -> bool {
+        // Read before the look, and so not later than what the look finds.
+        let now = clock.now_ns();
+        let found = stopped(pid);
+        // A process that is gone is not stopped any more.
+        let is_stopped = found == Some(true);
+        let before = std::mem::replace(&mut self.looked, now);
+        if is_stopped || self.stopped {
+            self.stopped = is_stopped;
+            let turn = if is_stopped { Turn::Begin } else { Turn::End };
+            say(producer, &Stop { pid, turn: turn.into(), before, look: now });
+        }
+        if let Some(stat) = &self.cpu_stat
+            && let Some(total) = stat.throttled_ns()
+        {
+            // What it had been throttled for before the first look is not known.
+            let known = self.throttled.replace(total).unwrap_or(total);
+            let (version, added) = (stat.version, total.saturating_sub(known));
+            if added > 0 {
+                say(producer, &Throttle { pid, version, before, added });
+            }
+        }
+        if let Some(memory) = &self.memory
+            && let Some(total) = memory.high().zip(memory.stalled_ns())
+        {
+            let known = self.stalled.replace(total).unwrap_or(total);
+            let (high, added) = (total.0.saturating_sub(known.0), total.1.saturating_sub(known.1));
+            if high > 0 && added > 0 {
+                let high = u32::try_from(high).unwrap_or(u32::MAX);
+                say(producer, &Memory { pid, high, before, added });
+            }
+        }
+        for scheduled in scheduled(pid) {
+            self.look_at_thread(pid, before, scheduled, clock, producer);
+        }
+        found.is_some()
+    }
+
+    fn look_at_thread(
+        &mut self,
+        pid: u32,
+        before: u64,
+        scheduled: Scheduled,
+        clock: &MachineClock,
+        producer: &mut Producer,
+    ) {
+        let Scheduled { tid, delay, times } = scheduled;
+        let now = Seen { scheduled, in_call: false };
+        // What it had waited before the first look is not known.
+        let last = self.threads.insert(tid, now);
+        let added = last.as_ref().map_or(0, |last| delay.saturating_sub(last.scheduled.delay));
+        if added > 0 {
+            say(producer, &Delay { pid, tid, before, added });
+        }
+        // Since it got a CPU last, a look has found it in the call in which it still is.
+        let mut in_call = last.is_some_and(|last| last.in_call && last.scheduled.times == times);
+        if !in_call {
+            let look = clock.now_ns();
+            if let Some(call) = call_of(pid, tid) {
+                let mut name = [0; 32];
+                let len = call.len().min(name.len());
+                name[..len].copy_from_slice(&call.as_bytes()[..len]);
+                say(producer, &Call { pid, tid, look, name });
+                in_call = true;
+            }
+        }
+        self.threads.entry(tid).and_modify(|seen| seen.in_call = in_call);
     }
 }
 
@@ -344,12 +433,6 @@ fn watch_process(live: &mut Live, pid: u32, events: Vec<EventKind>, name: &str) 
 fn own_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs().try_into().unwrap_or(0))
-}
-
-enum Said {
-    Stop(Stop),
-    Throttle(Throttle),
-    Delay(Delay),
 }
 
 /// Says what a recording has nevertheless.

@@ -1,7 +1,9 @@
 //! `perfring record --why` and `perfring why`, on the running kernel and by hand.
 
 mod blind;
+mod looks;
 mod shop;
+mod stranger;
 
 use crate::command::{Done, Live, Place, json_lines, run, skipped};
 use nix::sys::signal::Signal;
@@ -155,7 +157,8 @@ fn is_consistent(gap: &Value) {
     ];
     let most = parts.iter().find(|(_, ns)| *ns > length / 2).map_or("several", |(cause, _)| cause);
     let cause = gap["cause"].as_str().unwrap();
-    let special = ["stopped", "stopped briefly", "throttled", "run delay"].contains(&cause);
+    let special = ["stopped", "stopped briefly", "throttled", "run delay", "system call", "stolen"]
+        .contains(&cause);
     assert!(special || cause == most, "{gap}");
     // The two clocks differ by some µs at either end.
     let sum: u64 =

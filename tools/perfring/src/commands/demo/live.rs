@@ -4,6 +4,7 @@ use super::common::{FILES, STATIONS, VICTIM, failed, now_ns, spawn};
 use super::report::{DELAY_MS, Done, Own, mortem, report};
 use super::screen::{Column, Screen, nanos, row, titles};
 use super::watch::Watch;
+use super::why::Why;
 use crate::failure::{Failure, note};
 use crate::stop::{POLL, Stop};
 use crate::verbosity::Style;
@@ -91,7 +92,8 @@ pub(super) fn run(
     live.screen.say(Style::Bold, &title)?;
     let rings = stats().zip(owns).map(|(stat, own)| Ok((stat?, own)));
     let rings = rings.collect::<Result<Vec<(Stat, Own)>, Failure>>()?;
-    report(&mut live.screen, &live.watch.peek()[..], &rings, &done, out)
+    let why = std::mem::replace(&mut *live.watch.why(), Why::new()).end();
+    report(&mut live.screen, (&live.watch.peek()[..], &why), &rings, &done, out)
 }
 
 /// Runs the sidecar with the demo's outputs, until it is asked to end.
@@ -167,6 +169,7 @@ impl Live {
             // One that is dead has no count, and the account says so.
             let _ = child.stdin.as_mut().map(|stdin| writeln!(stdin, "go"));
         }
+        self.watch.why().look(dir);
         let began = Instant::now();
         self.until(time / 2, |_| false)?;
         let names = STATIONS.iter().map(|station| station.name);
@@ -176,6 +179,7 @@ impl Live {
             let killed_ns = now_ns();
             child.wait().map_err(failed)?;
             self.killed_ns = Some(killed_ns);
+            self.watch.why().look(dir);
             mortem(&mut self.screen, &dir.join(VICTIM), child.id(), killed_ns)?;
         }
         self.until(time.saturating_sub(began.elapsed()), |_| false)?;

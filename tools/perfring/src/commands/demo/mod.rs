@@ -11,6 +11,7 @@ mod records;
 mod report;
 mod screen;
 mod watch;
+mod why;
 
 use crate::args;
 #[cfg(feature = "view")]

@@ -87,7 +87,7 @@ pub(super) type Done = (Vec<(String, u64)>, MergeFigures);
 /// unaccounted for.
 pub(super) fn report(
     screen: &mut Screen,
-    seen: &[Seen],
+    (seen, why): (&[Seen], &[String]),
     rings: &[(Stat, Own)],
     (delivered, merge): &Done,
     out: &Path,
@@ -137,6 +137,10 @@ pub(super) fn report(
             ),
         };
         screen.say(Style::Plain, &order)?;
+    }
+    screen.say(Style::Bold, "\nWhy, as `perfring why` says of rings and recordings:")?;
+    for sentence in why {
+        screen.say(Style::Plain, &format!("  {sentence}"))?;
     }
     files(screen, out)?;
     let why = "records are unaccounted for, see the report: please file a bug";

@@ -3,6 +3,7 @@
 use super::common::{METRICS, STATIONS, now_ns};
 use super::records::{Cpu, Pulse};
 use super::screen::{bytes, nanos};
+use super::why::Why;
 use hdrhistogram::Histogram;
 use indicatif::HumanCount;
 use perfring_consumer::{Cause, RingTotals};
@@ -177,17 +178,21 @@ fn sum(value: &Value, path: &str) -> u64 {
     value.get(path).map_or(0, all)
 }
 
-/// What was read of all rings, in the order of [`STATIONS`]. The sidecar's engine fills it; the
-/// screen shows it.
+/// What was read of all rings, in the order of [`STATIONS`], and what explains their losses. The sidecar's engine fills it;
+/// the screen shows it.
 #[derive(Clone)]
-pub(super) struct Watch(Arc<Mutex<[Seen; STATIONS.len()]>>);
+pub(super) struct Watch(Arc<Mutex<[Seen; STATIONS.len()]>>, Arc<Mutex<Why>>);
 
 impl Watch {
     pub(super) fn new() -> Self {
         // These bounds are valid ones: it is there.
         let latency = Histogram::new_with_bounds(1, 60_000_000_000, 3).ok();
         let seen = STATIONS.map(|_| Seen { latency: latency.clone(), ..Seen::default() });
-        Watch(Arc::new(Mutex::new(seen)))
+        Watch(Arc::new(Mutex::new(seen)), Arc::new(Mutex::new(Why::new())))
+    }
+
+    pub(super) fn why(&self) -> MutexGuard<'_, Why> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn peek(&self) -> MutexGuard<'_, [Seen; STATIONS.len()]> {
@@ -198,6 +203,7 @@ impl Watch {
 impl Output for Watch {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
         let name = &*event.origin.name;
+        self.why().read(event);
         let mut all = self.peek();
         let mut all = STATIONS.iter().zip(all.iter_mut());
         if let Some((_, seen)) = all.find(|(station, _)| station.name == name) {

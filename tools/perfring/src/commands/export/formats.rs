@@ -36,6 +36,11 @@ impl Format {
         self.0.place == Place::Directory
     }
 
+    /// Returns whether it shows explanations.
+    pub(super) fn explains(self) -> bool {
+        self.0.name == "perfetto"
+    }
+
     /// Returns how to open what was written.
     pub(super) fn how_to_open(self, path: &Path) -> Option<String> {
         Some(self.0.reader?.replace("{}", &path.display().to_string()))

@@ -1,5 +1,6 @@
 //! `perfring export`: converts a recording or rings to formats that other programs read.
 
+mod explainer;
 mod formats;
 
 use crate::args;
@@ -11,6 +12,7 @@ use crate::records::filter::Filter;
 use crate::records::select::SelectArgs;
 use crate::records::time::{Bound, Since};
 use crate::stop::{POLL, Stop};
+use explainer::Explainer;
 use formats::Format;
 use perfring_consumer::Location;
 use perfring_export::{Event, Output, Took, Totals, later};
@@ -48,6 +50,10 @@ pub(crate) struct Args {
     /// How long the output may go without progress while it waits for something
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = args::parse_duration)]
     patience: Duration,
+    /// Explain gaps of 100us and more, losses and late reads on lanes of their own, as `perfring why` does: of a recording
+    /// that was made with `perfring record --why`, for --to perfetto
+    #[arg(long)]
+    why: bool,
     /// End with code 5 if records were lost or could not be written
     #[arg(long)]
     fail_on_loss: bool,
@@ -97,6 +103,10 @@ fn export(
     since: Option<Bound>,
     events: Box<dyn Events>,
 ) -> Result<(), Failure> {
+    if args.why && !args.to.explains() {
+        let what = "--why is for --to perfetto, which has a line of time; `perfring why --json` has the same as JSON";
+        return Err(Failure::Usage(what.to_owned()));
+    }
     let output = formats::open(args.to, args.output.as_deref(), args.force, &args.options)?;
     Exporter {
         args,
@@ -105,6 +115,7 @@ fn export(
         filter: Filter::new(&args.select, since),
         progress: Progress::bar(),
         totals: Totals::default(),
+        explainer: args.why.then(Explainer::default),
     }
     .run(events)
 }
@@ -116,11 +127,15 @@ struct Exporter<'a> {
     filter: Filter<'a>,
     progress: Progress,
     totals: Totals,
+    explainer: Option<Explainer>,
 }
 
 impl Exporter<'_> {
     fn run(mut self, mut events: Box<dyn Events>) -> Result<(), Failure> {
-        let ended = self.write(&mut *events);
+        let mut ended = self.write(&mut *events);
+        if let (Ok(()), Some(explainer)) = (&ended, self.explainer.take()) {
+            ended = explainer.end(&mut *self.output);
+        }
         let took = self.progress.end();
         let closed = match &ended {
             Err(Failure::ClosedPipe) => return Err(Failure::ClosedPipe),
@@ -187,6 +202,7 @@ impl Exporter<'_> {
                 }
             }
             let Some(event) = events.next()? else { return Ok(()) };
+            self.explainer.iter_mut().for_each(|explainer| explainer.read(&event));
             if self.filter.takes(&event) {
                 self.take(&event)?;
                 self.totals.add(&event);

@@ -1,5 +1,6 @@
 //! The findings, as text and as JSON.
 
+use crate::columns;
 use crate::failure::Failure;
 use crate::output::json::line;
 use crate::records::time::{When, exact_utc};
@@ -16,7 +17,7 @@ pub(super) fn report(
     top: usize,
     json: bool,
 ) -> Result<(), Failure> {
-    let mut out = BufWriter::new(Stream::stdout());
+    let (mut out, width) = (BufWriter::new(Stream::stdout()), columns::width());
     // Where nothing watched the threads, each gap would have the same sentence: the last line says it once.
     let is_said = |finding: &&Finding| {
         json || report.covered > 0 || finding.kind != Kind::Gap || finding.cause != UNKNOWN
@@ -30,17 +31,30 @@ pub(super) fn report(
                     0 => "at an unknown time".to_owned(),
                     timestamp => When { timestamp, wall }.text(),
                 };
-                let certainty = finding.certainty.word();
-                writeln!(out, "{time}  {certainty:<7}  {}", finding.sentence)
+                let title = format!("{time}  {:<7}  ", finding.certainty.word());
+                writeln!(out, "{}", wrapped(&title, &finding.sentence, width))
             }
         };
         written.map_err(Failure::output)?;
     }
     let written = match json {
         true => line(&mut out, &sums(report)),
-        false => writeln!(out, "{}", summary(report, facts, top)),
+        false => writeln!(out, "{}", wrapped("", &summary(report, facts, top), width)),
     };
     written.and_then(|()| out.flush()).map_err(Failure::output)
+}
+
+/// The columns that a sentence has beside its time, at least: on narrower lines it stands below.
+const BESIDE: usize = 60;
+
+/// Wraps a sentence behind its title, or below.
+fn wrapped(title: &str, sentence: &str, width: Option<usize>) -> String {
+    match width {
+        Some(width) if !title.is_empty() && title.len() + BESIDE > width => {
+            format!("{}\n{}", title.trim_end(), columns::paragraph("    ", sentence, Some(width)))
+        }
+        _ => columns::paragraph(title, sentence, width),
+    }
 }
 
 /// Says how many findings there are by cause, and what they rest on.
@@ -59,6 +73,8 @@ fn summary(report: &Report, facts: &Facts, top: usize) -> String {
             Kind::Owner => format!("{} in trouble", count(number, "owner")),
             Kind::Loss => count(number, "loss"),
             Kind::Gap => count(number, "gap"),
+            Kind::Read => count(number, "late read"),
+            Kind::Machine => format!("{} of the machine", count(number, "event")),
         };
         if number == 0 { what } else { format!("{what} ({})", said.join(", ")) }
     };
@@ -66,7 +82,12 @@ fn summary(report: &Report, facts: &Facts, top: usize) -> String {
         0 if report.records == 0 && facts.untimed() == 0 => "there are no records".to_owned(),
         0 if report.covered == 0 => "nothing is found".to_owned(),
         0 => "nothing is out of the ordinary".to_owned(),
-        _ => [Kind::Owner, Kind::Loss, Kind::Gap].map(of).join(", "),
+        _ => {
+            let has = |kind: &Kind| causes.iter().any(|((its, _), _)| its == kind);
+            let rare = [Kind::Read, Kind::Machine].into_iter().filter(has);
+            let kinds = [Kind::Owner, Kind::Loss, Kind::Gap].into_iter().chain(rare);
+            kinds.map(of).collect::<Vec<_>>().join(", ")
+        }
     };
     let is_gap =
         |((kind, cause), _): &(&(Kind, &str), &Sum)| *kind == Kind::Gap && *cause == UNKNOWN;
@@ -121,12 +142,13 @@ fn object(finding: &Finding, wall: Option<u64>) -> Value {
         "time_ns": finding.time,
         "time_unix_ns": wall,
         "duration_ns": finding.length,
-        "ring": finding.ring,
+        "ring": (!finding.ring.is_empty()).then_some(&finding.ring),
         "attributes": finding.thread.map(|thread| attributes(thread, finding.name.as_deref())),
         "records": (finding.kind == Kind::Loss).then_some(finding.records),
         "cause": finding.cause,
         "certainty": finding.certainty.word(),
         "by": by,
+        "system_call": finding.call,
         "sentence": finding.sentence,
         "parts": finding.parts.as_ref().map(parts),
         "preempted_by": finding.preempted_by.iter().map(|(task, name, ns)| json!({

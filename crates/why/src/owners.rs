@@ -1,0 +1,90 @@
+//! The seats of rings, and their holders in trouble.
+
+use crate::evidence::{Holder, Role, SeatNow};
+use std::collections::HashMap;
+
+/// The limit of seats that are kept of a ring.
+const MOST: usize = 1 << 16;
+
+/// A seat whose holder is in trouble: its ring, since when, and how it is.
+pub(crate) type Trouble = (u32, u64, SeatNow);
+
+/// All seats that are known.
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    seats: HashMap<u32, Vec<SeatNow>>,
+    /// The seats of live rings when all was read.
+    present: HashMap<u32, Vec<SeatNow>>,
+    troubles: Vec<Trouble>,
+}
+
+impl Owners {
+    /// A seat is so from now on. Returns a trouble that is over.
+    pub(crate) fn seat(&mut self, time: u64, ring: u32, seat: SeatNow) -> Option<Trouble> {
+        let same = |other: &SeatNow| (other.role, other.number) == (seat.role, seat.number);
+        let seats = self.seats.entry(ring).or_default();
+        seats.retain(|other| !same(other));
+        if seats.len() < MOST {
+            seats.push(seat.clone());
+        }
+        let of = |(its, _, other): &Trouble| *its == ring && same(other);
+        let mut over = None;
+        if let Some(at) = self.troubles.iter().position(of) {
+            let (_, _, other) = &self.troubles[at];
+            // Only what it holds has changed.
+            if (other.pid, other.holder) == (seat.pid, seat.holder) && other.holder != Holder::Alive
+            {
+                self.troubles[at].2.holds_up |= seat.holds_up;
+                return None;
+            }
+            over = Some(self.troubles.remove(at));
+        }
+        self.trouble(time, ring, seat);
+        over
+    }
+
+    /// A seat of a live ring is so now that all of its records are read.
+    pub(crate) fn present(&mut self, time: u64, ring: u32, seat: SeatNow) {
+        let seats = self.present.entry(ring).or_default();
+        if seats.len() < MOST {
+            seats.push(seat.clone());
+        }
+        self.trouble(time, ring, seat);
+    }
+
+    fn trouble(&mut self, time: u64, ring: u32, seat: SeatNow) {
+        let is_trouble = match seat.holder {
+            Holder::Stopped | Holder::Dead | Holder::DumpingCore => true,
+            Holder::Alive => seat.holds_up,
+            Holder::Gone => false,
+        };
+        if is_trouble {
+            self.troubles.push((ring, time, seat));
+        }
+    }
+
+    /// Returns the seats of a ring as a witness saw them last.
+    pub(crate) fn of(&self, ring: u32) -> Vec<SeatNow> {
+        self.seats.get(&ring).cloned().unwrap_or_default()
+    }
+
+    /// Returns the seats of a live ring.
+    pub(crate) fn now(&self, ring: u32) -> Vec<SeatNow> {
+        self.present.get(&ring).cloned().unwrap_or_default()
+    }
+
+    /// Returns a consumer's seat, which this process has.
+    pub(crate) fn consumer(&self, ring: u32, number: u32, pid: u32) -> SeatNow {
+        let is_it =
+            |seat: &&SeatNow| (seat.role, seat.number, seat.pid) == (Role::Consumer, number, pid);
+        let seat = self.seats.get(&ring).and_then(|seats| seats.iter().find(is_it));
+        let (name, holder) = (String::new(), Holder::Alive);
+        let unknown = SeatNow { role: Role::Consumer, number, pid, name, holder, holds_up: false };
+        seat.cloned().unwrap_or(unknown)
+    }
+
+    /// Returns the troubles that are not over.
+    pub(crate) fn end(&mut self) -> Vec<Trouble> {
+        std::mem::take(&mut self.troubles)
+    }
+}

@@ -1,0 +1,45 @@
+//! Explains what is exported, as `perfring why` does.
+
+use crate::failure::Failure;
+use perfring_export::{Event, Explanation, Output};
+use perfring_why::{Analysis, Facts, Options};
+
+/// Gaps from this length on are explained, ns.
+const SLOW: u64 = 100_000;
+
+/// Reads the events that are exported, and explains them last.
+#[derive(Debug)]
+pub(super) struct Explainer {
+    analysis: Analysis,
+    facts: Facts,
+}
+
+impl Default for Explainer {
+    fn default() -> Self {
+        let analysis = Analysis::new(Options { slower_than: SLOW, since: 0 });
+        Explainer { analysis, facts: Facts::default() }
+    }
+}
+
+impl Explainer {
+    pub(super) fn read(&mut self, event: &Event<'_>) {
+        self.facts.read(event).for_each(|evidence| self.analysis.add(evidence));
+    }
+
+    /// Shows what was found.
+    pub(super) fn end(mut self, output: &mut dyn Output) -> Result<(), Failure> {
+        self.facts.end().for_each(|evidence| self.analysis.add(evidence));
+        for finding in self.analysis.finish().findings {
+            output.explain(&Explanation {
+                what: finding.kind.word(),
+                thread: finding.thread.map(|thread| (thread.pid, thread.tid)),
+                time: finding.time,
+                length: finding.length,
+                cause: finding.cause,
+                certainty: finding.certainty.word(),
+                sentence: &finding.sentence,
+            })?;
+        }
+        Ok(())
+    }
+}
