@@ -485,7 +485,7 @@ static inline int perfring_is_removed(struct perfring *ring)
 	return PERFRING_LOAD(&ring->removed) != 0;
 }
 
-/* What a reader returns when it has read all of a removed ring. */
+/* The result of a reader that has read all of a removed ring. */
 static inline int perfring_unlinked(struct perfring *ring)
 {
 	snprintf(ring->why, sizeof(ring->why), "%s", perfring_error(PERFRING_E_UNLINKED));

@@ -56,7 +56,7 @@ static inline const char *perfring_error(int code)
 	case PERFRING_E_ENDIAN: return "the ring was made on a machine of the other byte order: read it on such a machine";
 	case PERFRING_E_NEWER: return "the ring has a newer layout: update perfring";
 	case PERFRING_E_FEATURES: return "the ring needs features that this code does not know: update perfring, or make the ring without them";
-	case PERFRING_E_DAMAGED: return "the ring's header is damaged: make the ring anew";
+	case PERFRING_E_DAMAGED: return "the ring's header is damaged: make the ring again";
 	case PERFRING_E_TRUNCATED: return "the ring file is truncated: copy it again";
 	case PERFRING_E_PAGE_SIZE: return "the ring's pages are smaller than this machine's: copy its records with an observer";
 	case PERFRING_E_KIND: return "this code publishes only into rings with one producer";
@@ -66,21 +66,21 @@ static inline const char *perfring_error(int code)
 	case PERFRING_E_FULL: return "the ring is full: the loss is counted; read faster or make the ring larger";
 	case PERFRING_E_TOO_LARGE: return "the record is longer than the ring takes: the loss is counted";
 	case PERFRING_E_TYPE: return "the record type is the kernel's or perfring's: use another number";
-	case PERFRING_E_FORKED: return "the handle is the parent's: attach anew after fork";
+	case PERFRING_E_FORKED: return "the handle is the parent's: attach again after fork";
 	case PERFRING_E_MISUSE: return "a reservation is open already, or none is: end one before the next";
 	case PERFRING_E_UNLINKED: return "the ring's file was removed or replaced, and all that it held has been read: attach to the new one";
 	case PERFRING_E_SCHEMA: return "the schema cannot be written into a type table: see the handle's sentence";
 	case PERFRING_E_NO_TABLE: return "this ring has no type table: make it with types_size above 0 (`perfring create --types-size`)";
 	case PERFRING_E_TABLE_FULL: return "the type table is full: make the ring with a larger one (`perfring create --types-size`)";
 	case PERFRING_E_TAKEN: return "the record type is taken in this ring by another type: give one of them another id, or raise its version";
-	case PERFRING_E_READ_LOCKED: return "the ring has a read lock on it, which keeps everybody from attaching: `perfring doctor` names the process that has it; end that, and let only who must read the ring";
+	case PERFRING_E_READ_LOCKED: return "the ring has a read lock on it, which prevents every attach: `perfring doctor` names the process that has it; end that, and let only who must read the ring";
 	case PERFRING_E_REPLACED: return "another producer has attached to this ring beside this one, which stops: the file is opened through two paths, of an overlay, or on a file system whose locks do not reach the other; `perfring doctor` says";
 	case PERFRING_E_CLOCK: return "the ring has timestamps, and this process cannot take them: see the sentence that comes with this";
 	case PERFRING_E_EXISTS: return "the ring exists already: remove it first, or attach to it";
 	case PERFRING_E_OPTIONS: return "a ring cannot have these options: see the sentence that comes with this";
 	case PERFRING_E_NO_SPACE: return "the file system has no room for the ring: free some (for /dev/shm in a container: raise its size)";
 	case PERFRING_E_FILE_SIZE: return "the ring is larger than a file can be here: raise that limit (`ulimit -f`), or make a smaller ring";
-	case PERFRING_E_TABLE_BUSY: return "another process holds the type table's lock and does not go on: try again";
+	case PERFRING_E_TABLE_BUSY: return "another process holds the type table's lock and does not release it: try again";
 	}
 	return "unknown error";
 }

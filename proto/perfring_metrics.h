@@ -9,7 +9,7 @@
  *	while (perfring_metrics_next(area, size, &at, &metric) > 0) // then perfring_metric_is_same
  *		printf("type %u of process %u: %llu\n", metric.type, metric.pid, perfring_metric_u64(&metric));
  *
- * What an instrument is (its name, unit and attributes) stands in the ring's type table, under its type.
+ * The ring's type table has an instrument's name, unit and attributes, under its type.
  */
 #ifndef PERFRING_METRICS_H
 #define PERFRING_METRICS_H

@@ -24,7 +24,7 @@
 #define PERFRING_ITEM_RECORD 1
 #define PERFRING_ITEM_LOST 2
 
-/* An observer that was lapped so often in a row goes on from the newest producer totals. */
+/* An observer that was lapped so often in a row continues from the newest producer totals. */
 #define PERFRING_LAPS_MAX 4
 
 /* A record, or a position at which records are missing. */
@@ -81,7 +81,7 @@ static inline int perfring_oldest_by_mark(const struct perfring *ring, uint64_t 
 	}
 	if (now == tail) /* unmoved: the mark is invalid, or is being written */
 		return 0;
-	/* The producer overtook the walk: go on at its newest mark. */
+	/* The producer overtook the walk: continue at its newest mark. */
 	if (perfring_seq_latch_least(seq_latch, PERFRING_TAIL_MARK_WORDS, now, mark) < 0 || mark[0] % 8)
 		return 0;
 	*pos = mark[0];
@@ -246,7 +246,7 @@ static inline int perfring_observer_open(struct perfring_observer *at, const cha
 	return error;
 }
 
-/* After being lapped: goes on from the oldest valid record, and counts the lost ones. */
+/* After being lapped: continues from the oldest valid record, and counts the lost ones. */
 static inline int perfring_resync(struct perfring_observer *at, struct perfring_item *item)
 {
 	uint64_t totals[PERFRING_PRODUCER_TOTALS_WORDS], pos;
@@ -306,7 +306,7 @@ static inline int perfring_refill(struct perfring_observer *at, struct perfring_
 		error = perfring_resync(at, item);
 		if (error)
 			return error;
-		/* What was copied beyond the new cursor was intact at the check. */
+		/* Records copied beyond the new cursor were intact at the check. */
 		if (at->cursor < copied)
 			at->upto = copied;
 		else
@@ -400,7 +400,7 @@ static inline int perfring_next_copied(struct perfring_observer *at, struct perf
 
 	if (perfring_is_forked(&at->ring))
 		return PERFRING_E_FORKED;
-	/* Each turn passes a hole, or copies anew, or returns; a ring has no more holes than words. */
+	/* Each turn passes a hole, or copies again, or returns; a ring has no more holes than words. */
 	for (turns = 0; turns <= at->ring.data_size / 4; turns++) {
 		ready = at->upto - at->cursor;
 		words = at->copy + (at->cursor - at->from) / 8;
@@ -445,7 +445,7 @@ static inline int perfring_observe(struct perfring_observer *at, struct perfring
 	int got = perfring_next_copied(at, item);
 
 	if (got == 0 && perfring_is_removed(&at->ring)) {
-		/* What was published before it was found removed comes first. */
+		/* Records published before the removal was found come first. */
 		got = perfring_next_copied(at, item);
 		if (got == 0)
 			return perfring_unlinked(&at->ring);

@@ -32,7 +32,7 @@
 #define PERFRING_WAKE_NO 1    /* not even then: a later publish will */
 #define PERFRING_WAKE_FORCE 2 /* if it sleeps */
 
-/* What a producer has reserved. */
+/* A producer's reservation. */
 #define PERFRING_OPEN_NOTHING 0
 #define PERFRING_OPEN_PLAIN 1
 #define PERFRING_OPEN_TIMED 2 /* it begins with a timestamp */

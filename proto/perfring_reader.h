@@ -24,8 +24,8 @@
  * overwrite ring, and for an observer, it is a copy that is valid as long. A record of a type below 64
  * other than PERFRING_TYPE_SAMPLE is the kernel's, or a descriptor of a layout to come: skip it.
  *
- * Each loss is returned once. The producers put markers into the stream, which say what was lost before them. What they
- * have counted and put no marker for is returned after the last record, before perfring_read returns 0: `at_end` is 1.
+ * Each loss is returned once. The producers' markers in the stream report the losses before them. Losses that
+ * they have counted without a marker are returned after the last record, before perfring_read returns 0: `at_end` is 1.
  * A loss counts as read like a record, and the next consumer continues after it.
  *
  * The Rust consumer also recovers a shared ring whose producer died with a reservation open. This one
@@ -43,13 +43,13 @@
 struct perfring_consumer {
 	struct perfring_observer at;
 	uint64_t released; /* drop: what data_tail holds; overwrite: the saved position */
-	struct perfring_refused released_told; /* what it was told by then */
+	struct perfring_refused released_told; /* losses returned by then */
 	unsigned idle;
 	struct perfring_seq_latch_writer writer;
 	struct perfring_seq_latch_writer told_writer;
 };
 
-/* Finds where the consumer of a drop ring goes on, and what was read before. `kept`: the copy that counts. */
+/* Finds where the consumer of a drop ring continues, and what was read before. `kept`: the copy that counts. */
 static inline int perfring_resume_drop(struct perfring_observer *at, int *kept)
 {
 	struct perfring *ring = &at->ring;
@@ -126,7 +126,7 @@ static inline int perfring_consumer_attach(struct perfring_consumer *consumer, c
 	return PERFRING_OK;
 }
 
-/* Saves what the consumer was told, if that is more than it was. */
+/* Saves the losses that the consumer has returned, if there are more than before. */
 static inline void perfring_save_told(struct perfring_consumer *consumer)
 {
 	const struct perfring_refused *refused = &consumer->at.told.refused;
@@ -251,8 +251,8 @@ static inline int perfring_read(struct perfring_consumer *consumer, struct perfr
 }
 
 /* Waits for a record or a loss after those read, for at most `ms`: 1 if there may be one, 0 if there is none. A
- * loss without a record is found within a second. So is that the ring was removed or replaced, and 1 is returned, so
- * that perfring_read returns the error. */
+ * loss without a record is found within a second. The removal or replacement of the ring is found as soon; the result is
+ * then 1, and perfring_read returns the error. */
 static inline int perfring_wait(struct perfring_consumer *consumer, int ms)
 {
 	struct perfring_header *header = consumer->at.ring.header;

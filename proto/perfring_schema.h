@@ -18,7 +18,7 @@ struct perfring_label {
 
 struct perfring_field;
 
-/* What a field holds. `kind` is a word of ABI.md: "u8" to "i128", "f32", "f64", "bool", "char", "text",
+/* The content of a field. `kind` is a word of ABI.md: "u8" to "i128", "f32", "f64", "bool", "char", "text",
  * "bytes", "array", "struct", "enum", "string", "vec", "option", "any". */
 struct perfring_shape {
 	const char *kind;

@@ -27,7 +27,7 @@ struct perfring_told {
 	struct perfring_refused marked;	 /* what the markers before the cursor report; after a lap perhaps less */
 	struct perfring_refused counted; /* when the counters were last read */
 	uint64_t writes;		 /* of the counters, by then */
-	int due;			 /* 1: they are to be read again, written or not; 2: `counted` is to be told */
+	int due;			 /* 1: they are to be read again, written or not; 2: `counted` is to be returned */
 };
 
 static inline uint32_t perfring_refusal_cause(unsigned at)
@@ -198,7 +198,7 @@ static inline int perfring_told_end(const struct perfring *ring, struct perfring
 
 	if (!told->due && writes == told->writes)
 		return 0;
-	/* A reader that reads until there is nothing comes to an end, also if producers go on to refuse. */
+	/* A reader that reads until there is nothing comes to an end, also if producers continue to refuse. */
 	if (told->due != 2) {
 		PERFRING_FENCE_ACQUIRE(); /* what is counted after `writes` is found the next time */
 		told->writes = writes;

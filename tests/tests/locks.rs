@@ -35,7 +35,7 @@ fn read_lock(ring: &Path, (start, len): (u64, i64)) -> File {
 
 /// What an attach says that a read lock keeps from its seat.
 const SENTENCE: &str =
-    "has a read lock on it, which keeps everybody from attaching: `perfring doctor` names";
+    "has a read lock on it, which prevents every attach: `perfring doctor` names";
 
 #[test]
 fn a_read_lock_makes_no_dead_producer_look_alive() {

@@ -1,4 +1,4 @@
-//! What few readers need: reading ahead of what is released, resume points, sleeping by other
+//! Parts that few readers need: reading ahead of the release, resume points, sleeping by other
 //! means, and raw access.
 //!
 //! [`Consumer::advanced`] and [`Observer::advanced`] give access to it. Readers of many rings, as
@@ -148,8 +148,8 @@ impl<'a> AdvancedConsumer<'a> {
     }
 
     /// Takes the next item as [`AdvancedConsumer::take`] does, and makes something of it: by `known` if it is a record that
-    /// is borrowed from the ring, as nearly all are, and otherwise by `other`. For loops with a type of their own, which
-    /// need not go through another one in memory.
+    /// is borrowed from the ring, as nearly all are, and otherwise by `other`. Loops with their own type use it, and avoid
+    /// a second type in memory.
     ///
     /// ```
     /// # use perfring_consumer::Consumer;

@@ -11,7 +11,8 @@ macro_rules! reader {
     ($reader:ident, $reads:ident) => {
         impl $reader {
             /// Returns the anchors that convert timestamps to wall-clock times, for all records
-            /// that are published now. Take them anew for later records, as the clock may be set.
+            /// that are published now. Take them again for later records, because the clock may be
+            /// set.
             #[must_use]
             pub fn anchors(&self) -> Anchors {
                 self.$reads.mapping().anchors()

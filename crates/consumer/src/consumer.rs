@@ -153,7 +153,7 @@ impl Consumer {
     /// Returns the next item, or `None` if there is none now. Does not wait, except for the short
     /// pause that its [`WaitStrategy`] puts between two polls of a busy ring.
     ///
-    /// Where there is nothing left to read, it returns what producers have lost and no marker in the stream reports: a
+    /// When there is nothing left to read, it returns the producers' losses that no marker in the stream reports. A
     /// loss does not wait for the next record that fits, which may never come. Each loss is returned once.
     ///
     /// An item counts as read at the next call. Its space goes back to the producer soon after: in
@@ -178,8 +178,8 @@ impl Consumer {
     }
 
     /// Returns the next records of one type and one length in a row, at most `max`, in place: for
-    /// readers that make columns of them. It counts as read at the next call, as an item of
-    /// [`Consumer::read`] does.
+    /// readers that make columns of them. It counts as read at the next call, like an item of
+    /// [`Consumer::read`].
     ///
     /// `None` is not the end. The next item may be a loss, may not be known yet, or may be in an
     /// overwrite ring: [`Consumer::read`] returns it.

@@ -7,7 +7,7 @@ use perfring_abi::Producers;
 use perfring_ring::{OwnerInfo, Seat};
 use perfring_shm::{AttachError, SeatId, named, slots};
 
-/// How full a ring is, as one of its readers sees it.
+/// The fill of a ring from the view of one of its readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fill {
     /// Bytes that are published and that it has not read.

@@ -8,8 +8,8 @@ use perfring_types::PodRecord;
 use perfring_types::{RkyvRecord, access};
 use thiserror::Error;
 
-/// What a reader returns: `Record`, or a loss at its position, `Lost`. `item.map(RecordRef::into_owned)` is the same to keep: an
-/// [`OwnedItem`](crate::OwnedItem). Both are [`Next`](crate::advanced::Next).
+/// The item that a reader returns: `Record`, or a loss at its position, `Lost`. `item.map(RecordRef::into_owned)` makes an item
+/// to keep, an [`OwnedItem`](crate::OwnedItem). Both are [`Next`](crate::advanced::Next).
 pub type Item<'a> = Next<RecordRef<'a>>;
 
 #[inline]
@@ -117,7 +117,7 @@ impl<'a> RecordRef<'a> {
 
     /// Returns the record as an rkyv archive, checked in full where the record is: in the ring if only
     /// this process's user may write it, or by a [`Promise`](crate::Promise), else in the consumer's
-    /// copy of it (see [`Trust`](crate::Trust)). So nobody who is not trusted can change it after the
+    /// copy of it (see [`Trust`](crate::Trust)). So no untrusted process can change it after the
     /// check.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use perfring_abi::RecordType;
 use perfring_ring::{MetricKind, MetricValue, MetricsFill, ReadError};
 use std::collections::HashMap;
 
-/// What the instruments in a ring's metrics area have measured: see [`Observer::metrics`].
+/// The values of the instruments in a ring's metrics area: see [`Observer::metrics`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct MetricSamples {
@@ -15,7 +15,7 @@ pub struct MetricSamples {
     pub fill: MetricsFill,
 }
 
-/// What one instrument of one process has measured.
+/// The values of one instrument of one process.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MetricSample {
@@ -23,7 +23,7 @@ pub struct MetricSample {
     pub at: u64,
     /// The record type that describes it, in [`Observer::types`].
     pub kind: RecordType,
-    /// What its values are.
+    /// The kind of its values.
     pub metric: MetricKind,
     /// The number of the attachment to the ring that it is from. All instruments of one attachment have the same number, and no
     /// other attachment has it.
@@ -34,7 +34,7 @@ pub struct MetricSample {
     pub is_alive: bool,
     /// Since when it counts, ns since 1970.
     pub start_time_unix_nano: u64,
-    /// What it has measured.
+    /// Its value.
     pub value: MetricValue,
 }
 

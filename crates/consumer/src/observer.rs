@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 /// The longest pause between two polls of a waiting observer.
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
-/// Watches a ring through a read-only mapping, which no other process can detect. There may be any
-/// number. Every record is a copy that was checked to be whole.
+/// Watches a ring through a read-only mapping, which no other process can detect. Any number can
+/// watch a ring. Every record is a copy that was checked to be whole.
 ///
-/// It waits for nobody and nobody waits for it. But it shares cache lines with the producer, and an
-/// observer that follows a producer publishing as fast as it can slows that producer
-/// (`benches/RESULTS.md` has by how much). A producer below its limit is not slowed.
+/// It waits for no process, and no process waits for it. But it shares cache lines with the
+/// producer, and an observer that follows a producer publishing as fast as it can slows that
+/// producer (`benches/RESULTS.md` has by how much). A producer below its limit is not slowed.
 ///
 /// An observer that is too slow is lapped: it gets an [`Item::Lost`] with the exact number of
 /// records and bytes, and continues from the oldest valid record.

@@ -13,8 +13,8 @@ pub enum Acknowledge {
     #[default]
     AtNextRead,
     /// When [`Consumer::acknowledge`](crate::Consumer::acknowledge) is called. The next consumer
-    /// gets everything again that was not acknowledged (at-least-once delivery). What is not
-    /// acknowledged keeps its space: a producer that fills a drop ring finds it full.
+    /// gets everything again that was not acknowledged (at-least-once delivery). Unacknowledged
+    /// items keep their space: a producer that fills a drop ring finds it full.
     Explicit,
 }
 
@@ -40,15 +40,15 @@ pub enum Acknowledge {
 pub struct ConsumerOptions {
     /// A name of up to 64 bytes that `perfring stat` shows. Default `None`: the program's name.
     pub name: Option<String>,
-    /// What is done with the cache lines of records that were read in place.
+    /// The treatment of cache lines of records that were read in place.
     pub lines: Lines,
     /// Whether records are borrowed in place, or copied because others may change them. Default
     /// [`Trust::Auto`]: copied if other users than this process's may write the file.
     pub trust: Trust,
     /// How the consumer polls and waits. Default [`WaitStrategy::Adaptive`].
     pub wait: WaitStrategy,
-    /// What wakes a sleeping consumer. Default [`WakeAt::Record`]; the others cost the producer
-    /// fewer wakes.
+    /// The condition that wakes a sleeping consumer. Default [`WakeAt::Record`]; the others cost
+    /// the producer fewer wakes.
     pub wake_at: WakeAt,
     /// When items count as read. Default [`Acknowledge::AtNextRead`].
     pub acknowledge: Acknowledge,
@@ -65,7 +65,7 @@ impl ConsumerOptions {
 /// How an [`Observer`](crate::Observer) opens a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObserverOptions {
-    /// Where it starts. Default [`Start::Oldest`].
+    /// Its first position. Default [`Start::Oldest`].
     pub start: Start,
     /// An observer always copies. With [`Trust::Nobody`], or where [`Trust::Auto`] (the default)
     /// comes to it, it also takes no more memory than [`Trust::MAX_AUX`] for a payload, and survives a

@@ -4,8 +4,8 @@ use crate::item::{Item, item};
 use perfring_ring::{Count, ReadError};
 use perfring_shm::PinWindow;
 
-/// What a drop ring held at one moment, of which any number of records can be kept at a time.
-/// Dropping it releases what was taken from it, in one step.
+/// The content of a drop ring at one moment, of which any number of records can be kept at a time.
+/// Dropping it releases all taken records, in one step.
 #[derive(Debug)]
 pub struct Pinned<'a> {
     pub(crate) window: PinWindow<'a>,

@@ -42,8 +42,8 @@ impl Consumer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// With an io_uring, a wake may interrupt a system call of the thread that armed (`EINTR`), as
-    /// a signal does. Only `epoll_wait` and `poll` report it.
+    /// With an io_uring, a wake may interrupt a system call of the thread that armed (`EINTR`),
+    /// like a signal. Only `epoll_wait` and `poll` report it.
     ///
     /// # Errors
     /// [`PollError::Io`].

@@ -118,7 +118,7 @@ impl<'a> IntoIterator for &'a Snapshot {
 pub struct Items<'a> {
     snapshot: &'a perfring_ring::RingCopy,
     cursor: Option<u64>,
-    /// What no marker reports, once the last record was returned.
+    /// Losses that no marker reports, once the last record was returned.
     unmarked: std::vec::IntoIter<Lost>,
 }
 

@@ -39,9 +39,9 @@ pub struct Stat {
     /// The slots of a shared ring that have, or had, a producer: each with its last one, and what that has done since it
     /// attached. Empty in an exclusive ring.
     pub producers: Vec<Seat<ProducerFigures>>,
-    /// What holds a shared ring up, if anything does.
+    /// The producer that holds up a shared ring, if there is one.
     pub held_up: Option<HeldUp>,
-    /// The consumer's seat; of a ring with named consumers, nobody's.
+    /// The consumer's seat. In a ring with named consumers it is free.
     pub consumer: Seat,
     /// The named consumers that have, or had, their seats.
     pub consumers: Vec<Seat<ConsumerFigures>>,

@@ -5,7 +5,7 @@ use perfring_ring::TypeTableArea;
 use perfring_types::{BadEntry, Entries, Entry, Record, Schema};
 use thiserror::Error;
 
-/// What a ring has instead of a type.
+/// The entry that a ring has instead of a type.
 #[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SchemaMismatch {

@@ -1,5 +1,5 @@
-//! What a waiting reader looks for by itself, as no process wakes it for that: losses that no marker in the stream
-//! reports, and whether the ring's file was removed.
+//! Checks that a waiting reader makes by itself, because no process wakes it for them: losses that no marker in
+//! the stream reports, and the removal of the ring's file.
 
 use perfring_shm::until_tick;
 use std::time::{Duration, Instant};

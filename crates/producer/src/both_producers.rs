@@ -101,13 +101,14 @@ macro_rules! producer {
             }
 
             /// Returns why what this producer publishes does not reach the ring's file, if that was found out:
-            /// [`ReadError::Truncated`](crate::ReadError::Truncated), or [`ReadError::NoSpace`](crate::ReadError::NoSpace) if the file system had no
-            /// page for it. Since then its records go into private memory, and nobody reads them. A drop ring also returns
-            /// [`ReserveError::Truncated`] or [`ReserveError::NoSpace`], before a ring's worth is written. An overwrite ring never does, as
-            /// it does not read the consumer's position.
+            /// [`ReadError::Truncated`](crate::ReadError::Truncated), or [`ReadError::NoSpace`](crate::ReadError::NoSpace) if
+            /// the file system had no page for it. Since then its records go into private memory, and no process reads them. A
+            /// drop ring also returns [`ReserveError::Truncated`] or [`ReserveError::NoSpace`], before a ring's worth is
+            /// written. An overwrite ring never does, because it does not read the consumer's position.
             ///
-            /// Where only this user may write the file, this is found out in a process that called
-            /// [`install_sigbus_handler`](crate::install_sigbus_handler): in any other, truncation ends the process.
+            /// If only this user may write the file, only a process that called
+            /// [`install_sigbus_handler`](crate::install_sigbus_handler) detects this: truncation ends any other
+            /// process.
             #[must_use]
             pub fn cut_off(&self) -> Option<ReadError> {
                 self.window.look()

@@ -165,7 +165,7 @@ pub enum TypeError {
     },
     /// Another process holds the table's lock for longer than a registration takes. Also in a signal handler that
     /// has interrupted its thread while that registered a type for rings per CPU.
-    #[error("another process holds the type table's lock and does not go on: try again")]
+    #[error("another process holds the type table's lock and does not release it: try again")]
     Busy,
     /// An entry of the table is invalid.
     #[error("the type table is damaged {at} bytes after its first entry: nothing can be added")]

@@ -23,10 +23,10 @@
 //!
 //! # What happens to a record
 //!
-//! [`Producer::reserve`] reserves space and [`Reservation::commit`] publishes it.
-//! [`Producer::publish`] and [`Producer::publish_as`] do both for bytes that exist already, and
-//! [`Producer::batch`] publishes many records by one store. None of them makes a system call, allocates,
-//! takes a lock or executes a locked instruction, unless a sleeping consumer must be woken.
+//! [`Producer::reserve`] reserves space and [`Reservation::commit`] publishes it. [`Producer::publish`]
+//! and [`Producer::publish_as`] do both for bytes that exist already, and [`Producer::batch`] publishes
+//! many records by one store. They make no system call, do not allocate, take no lock and execute no
+//! locked instruction, unless they must wake a sleeping consumer.
 //!
 //! A full **drop** ring refuses records with [`ReserveError::Full`]; [`Producer::reserve_timeout`] waits.
 //! Losses are counted by cause and reported to the reader. An **overwrite** ring never returns `Full`: it
@@ -40,8 +40,8 @@
 //! # Many producers
 //!
 //! For many threads or processes and one directory use a [`CpuProducer`]: a ring for each CPU, about as fast as a
-//! ring for each thread. One value serves all threads of a process. Where it cannot be, its error says so:
-//! [`NoRseq`].
+//! ring for each thread. One value serves all threads of a process. If it is not available, its error gives the
+//! reason: [`NoRseq`].
 //!
 //! If all records must be in one order, or in one file, make the ring
 //! with [`SharedProducer::open_or_create`] and attach a [`SharedProducer`] for each thread. It has the

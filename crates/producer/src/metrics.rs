@@ -23,8 +23,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicU32
 /// so they are there after `kill -9`; that the process has died is known by its slot, which it holds as a [`SharedProducer`] does.
 /// Each process has its own values of an instrument: a reader adds them up, or tells them apart. Clones are the same instruments.
 ///
-/// What an instrument is stands in the ring's type table, as a type whose constants have name, unit, description and attributes:
-/// `perfring_telemetry::meter` writes them as OpenTelemetry names them.
+/// The ring's type table describes an instrument, by a type whose constants have name, unit, description and attributes.
+/// `perfring_telemetry::meter` writes them with OpenTelemetry's names.
 ///
 /// ```
 /// use perfring_producer::{MetricKind, Metrics, Options, types::{Encoding, Schema}};
@@ -38,10 +38,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicU32
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// # Forks
-/// A forked child has its own values, which begin at nothing: it attaches when it first updates an instrument, and takes a
-/// slot. So nothing is counted twice. An instrument that was registered before the fork costs a look-up by its type for each
-/// update in the child; one that the child registers costs none.
+/// # Forks A forked child has its own values, which begin at nothing: it attaches when it first updates an instrument, and
+/// takes a slot. Nothing is counted twice. An instrument from before the fork costs a look-up by its type for each update in
+/// the child; an instrument that the child registers costs none.
 #[derive(Clone)]
 pub struct Metrics {
     home: Arc<Home>,
@@ -74,11 +73,11 @@ struct Life {
     map: Arc<MetricsMap>,
     owner: BlockOwner,
     known: Mutex<KnownInstruments>,
-    /// That of a forked child.
+    /// The state of a forked child.
     next: OnceLock<Result<Box<Life>, MetricsError>>,
 }
 
-/// What is in the table, and the blocks that this process has.
+/// The types in the table, and the blocks of this process.
 #[derive(Default)]
 struct KnownInstruments {
     blocks: HashMap<RecordType, (MetricKind, MetricBlock)>,

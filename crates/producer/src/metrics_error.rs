@@ -48,9 +48,9 @@ pub enum MetricsError {
         "this process has the instrument already, as {present:?}, and {wanted:?} is asked for: ask for the same, or give it another name"
     )]
     OtherKind {
-        /// What it has.
+        /// The present kind.
         present: MetricKind,
-        /// What was asked for.
+        /// The requested kind.
         wanted: MetricKind,
     },
     /// The instrument's type could not be put into the ring's type table.

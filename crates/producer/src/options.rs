@@ -1,4 +1,4 @@
-//! What a producer can be attached with.
+//! The options of an attach.
 
 use perfring_shm::{Trust, program_name};
 use std::borrow::Cow;

@@ -16,7 +16,7 @@ use perfring_shm::{
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-/// One of the producers of a shared ring: each thread attaches its own. There may be as many as the ring has slots, in any
+/// One of the producers of a shared ring: each thread attaches its own. A ring has up to as many as its slots, in any
 /// threads and processes.
 ///
 /// All records are in one order, that of their reservations. Several reservations can be open at a

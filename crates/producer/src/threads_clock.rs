@@ -1,5 +1,6 @@
-//! Timestamps for all threads of a process: a [`Line`] for all of them, drawn anew by whoever first finds that it
-//! has ended. Nobody waits for that one, who may be off its core: meanwhile the others read the clock itself.
+//! Timestamps for all threads of a process: a [`Line`] for all of them. The first thread that finds that the line
+//! has ended draws the next one. That thread may be off its core, so the others do not wait for it: meanwhile
+//! they read the clock itself.
 //!
 //! The line and the clock are apart by what [`crate::timestamp`] says, and so are the lines of two processes. So that
 //! this puts no thread's records into another order, whichever rings they are in, each of its timestamps is greater than
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 const FUTURE: u64 = 1_000_000_000;
 
 thread_local! {
-    /// What the clock was for this thread's last timestamp.
+    /// The clock at this thread's last timestamp.
     static CLOCK: Cell<u64> = const { Cell::new(0) };
     /// This thread's last timestamp.
     static LAST: Cell<u64> = const { Cell::new(0) };

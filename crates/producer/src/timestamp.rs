@@ -1,12 +1,12 @@
 //! Fast timestamps: `CLOCK_BOOTTIME` computed from the processor's counter.
 //!
-//! A line, `ns = base_ns + (counter - base) * mult >> shift`, is drawn anew every 8 ms through a
+//! A line, `ns = base_ns + (counter - base) * mult >> shift`, is drawn again every 8 ms through a
 //! fresh reading of both clocks. No error lives longer than that, and the line follows what the
 //! kernel does to its clock (NTP). The rate is measured between the last two readings. A reading
-//! that took long is rejected, as the process may have been stopped between the counter and the
-//! clock. While there is no line, each timestamp is the clock itself, read from the kernel: in the
-//! first millisecond, in the first after a pause, and in one after the counter and the clock have
-//! parted (a suspend that stopped the counter, a virtual machine that moved).
+//! that took long is rejected, because the process may have been stopped between the counter and
+//! the clock. While there is no line, each timestamp is the clock itself, read from the kernel: in
+//! the first millisecond, in the first after a pause, and in one after the counter and the clock
+//! have parted (a suspend that stopped the counter, a virtual machine that moved).
 //!
 //! The error of a timestamp is the sum of a reading's, half a microsecond; a rate's, which is the
 //! error of two readings, at most doubled over twice the time (the first lines are short); and the

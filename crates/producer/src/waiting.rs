@@ -62,8 +62,8 @@ pub(crate) struct Waiting {
     spun: u32,
 }
 
-/// Waits before another attempt. Where the ring is full, spins for the time that
-/// a fast consumer takes, then sleeps by `for_space`. `waiting` is `None` before the first wait of the call.
+/// Waits before another attempt. In a full ring it spins for the time that a fast consumer takes, and then
+/// sleeps by `for_space`. `waiting` is `None` before the first wait of the call.
 ///
 /// # Errors
 /// The refusal, if the call is to return it. Without a look at the clock if the limit is zero.

@@ -1,4 +1,4 @@
-//! What happens in a directory that is followed.
+//! The changes in a followed directory.
 
 use crate::entry::{NoRing, RingEntry};
 use perfring_consumer::ClockError;

@@ -1,4 +1,4 @@
-//! What a source's records need to be shown: types and wall-clock times.
+//! The types and wall-clock times that a source's records need for display.
 
 use crate::source::Source;
 use perfring_consumer::{Anchors, Types};

@@ -33,7 +33,7 @@ const TRIES: u32 = 100;
 pub struct SetOptions {
     /// Mode bits of a directory that is created, whatever the umask. Default `0o700`.
     pub mode: u32,
-    /// Who may write to the directory. Default [`Access::Private`].
+    /// The users that may write to the directory. Default [`Access::Private`].
     pub access: Access,
     /// The options of rings that are created. Default: [`Options::default`] with timestamps, which a
     /// merge needs. Set `ring.time` to false for a set whose rings have none.
@@ -47,7 +47,7 @@ impl Default for SetOptions {
     }
 }
 
-/// Who may write to the directory of a set.
+/// The users that may write to the directory of a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
     /// Only this user, or root. A producer continues only rings that this user owns.
@@ -132,7 +132,7 @@ pub enum SetError {
 
 /// A directory of rings, one for each producer: a process or a thread.
 ///
-/// Each producer writes into a ring of its own at full speed, and a reader merges the rings by time
+/// Each producer writes into its own ring at full speed, and a reader merges the rings by time
 /// ([`RingSet::merge`]). A ring stays after its producer has ended, until it is read to its end and pruned.
 ///
 /// ```

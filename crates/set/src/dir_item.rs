@@ -1,4 +1,4 @@
-//! What the merge of a directory returns.
+//! The items that the merge of a directory returns.
 
 use crate::merged::Merged;
 use perfring_consumer::{Anchors, Item, Lost, RecordRef};
@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a [`DirMerge`](crate::DirMerge) has read, and from which ring.
+/// An item that a [`DirMerge`](crate::DirMerge) has read, with its ring.
 ///
 /// Its `Display` is one line: the ring's name, then the record's type and fields (of a record of bytes, the
 /// bytes), the loss, or what happened to the ring.
@@ -43,9 +43,9 @@ pub enum DirEvent<'a> {
         uuid: [u8; 16],
     },
     /// Something in the directory is not read: a damaged ring, a file that is no ring, a ring that
-    /// another consumer has, or one without permission. The other rings go on.
+    /// another consumer has, or one without permission. The other rings are read on.
     Failed {
-        /// Why, as a sentence.
+        /// The reason, as a sentence.
         why: &'a str,
         /// Whether it is tried again, once a second.
         retried: bool,

@@ -26,10 +26,10 @@ const ITEMS: u32 = 256;
 /// It follows the directory: a ring is read from the moment that it is there, until it is read to its
 /// end and its file is removed. Nothing is released before [`DirMerge::acknowledge`], which releases
 /// all that was read until then: if the process dies before, the next consumer reads it again. So a
-/// drop ring must hold what is not acknowledged.
+/// drop ring must hold all unacknowledged records.
 ///
-/// A ring that appears is attached to within some 20 ms. What it holds by then that is older than what
-/// was returned comes late: see [`DirItem::late`].
+/// A ring that appears is attached to within some 20 ms. Its records that are older than returned ones
+/// come late: see [`DirItem::late`].
 ///
 /// The example prints the wall-clock time, the ring's name, the type and the decoded fields of each
 /// record:

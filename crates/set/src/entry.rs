@@ -34,13 +34,13 @@ pub struct NoRing {
     pub name: String,
     /// Its path.
     pub path: PathBuf,
-    /// Why, as a sentence.
+    /// The reason, as a sentence.
     pub why: String,
-    /// Why, as one of a few reasons: except for [`NotRead::Foreign`], it is or may be a ring.
+    /// The kind of the reason: except for [`NotRead::Foreign`], the entry is or may be a ring.
     pub reason: NotRead,
 }
 
-/// What a directory holds: its rings and its other entries.
+/// The content of a directory: its rings and its other entries.
 pub type Listing = (Vec<RingEntry>, Vec<NoRing>);
 
 /// Why an entry is not reported as a ring.

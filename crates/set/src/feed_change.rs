@@ -1,4 +1,4 @@
-//! What a feed reports.
+//! The changes that a feed reports.
 
 use crate::entry::{NoRing, RingEntry};
 use crate::not_read::NotRead;
@@ -25,7 +25,7 @@ pub struct Found {
     pub(crate) reported: String,
 }
 
-/// What happens to the rings of a [`Feed`](crate::Feed).
+/// A change of the rings of a [`Feed`](crate::Feed).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FeedChange {
@@ -48,7 +48,7 @@ pub enum FeedChange {
     Removed(Found),
     /// Something at a place is not read.
     NotRead(PlaceId, NoRing),
-    /// What was said of the file with this path does not hold any more: it is gone, or another change reports it.
+    /// Earlier changes about the file with this path are obsolete: it is gone, or another change reports it.
     Left(PathBuf),
 }
 

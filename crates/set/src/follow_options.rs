@@ -29,7 +29,7 @@ pub struct FollowOptions {
     pub delay: Duration,
     /// Which rings are consumed. Default [`ReadMode::Auto`].
     pub mode: ReadMode,
-    /// Where observers start in rings that are there at first. Rings that come later are observed
+    /// The position at which observers start in rings that exist at first. Later rings are observed
     /// from their oldest record. Default [`Start::Oldest`].
     pub start: Start,
     /// The consumer's name, as `perfring stat` shows it. Default `None`: the program's name.

@@ -25,8 +25,8 @@
 //! ```
 //!
 //! [`list`] returns what a directory holds, and a [`Follower`] what changes in it. A [`Feed`] says of the rings of several
-//! directories when to attach, and a [`Pruner`] removes rings that are not needed. What [`DirMerge`] is made of: a [`Source`]
-//! is a ring that is read ahead of what is released from it; a [`Merge`] returns the items of many sources in the order of
+//! directories when to attach, and a [`Pruner`] removes rings that are not needed. The parts of [`DirMerge`] are public: a
+//! [`Source`] is a ring that is read ahead of its release; a [`Merge`] returns the items of many sources in the order of
 //! time, [`FullestFirst`] those of the fullest ring first.
 //!
 //! # Dependencies

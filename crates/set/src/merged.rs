@@ -1,4 +1,4 @@
-//! What a merge returns.
+//! The items that a merge returns.
 
 use crate::described::Described;
 use perfring_consumer::{Anchors, Item};

@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What has a location: a ring, another one after it, or none.
+/// The ring at a location: one, a later one, or none.
 #[derive(Debug)]
 pub(crate) struct OneRing {
     pub(crate) location: Location,

@@ -10,7 +10,7 @@ use std::{fs, io};
 /// The most names of one directory that are read.
 pub(crate) const NAMES_MAX: usize = 100_000;
 
-/// What a directory below a directory of rings is.
+/// The kind of a directory below a directory of rings.
 pub(crate) enum Below {
     /// A set of rings per CPU, with files of these names.
     Set(Vec<OsString>),

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Which rings are removed.
 ///
-/// A ring is removed only if no process is attached to it, as the kernel's locks say, and it was read to its
+/// A ring is removed only if no process is attached to it, by the kernel's locks, and it was read to its
 /// end: the oldest first, within the limits of the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PruneRule {
@@ -47,7 +47,7 @@ impl Default for PruneRule {
     }
 }
 
-/// What happens to a ring.
+/// The fate of a ring.
 #[derive(Debug)]
 pub enum Fate {
     /// It was removed; in a plan: it would be.
@@ -77,7 +77,7 @@ pub enum Kept {
     Stranded(Count),
     /// It is a flight recorder with records.
     LastRecords(Count),
-    /// So many instruments of dead programs have values in its metrics area.
+    /// The number of instruments of dead programs with values in its metrics area.
     LastValues(u64),
     /// Its totals are damaged.
     Damaged,
@@ -125,7 +125,7 @@ pub struct Verdict {
     pub ring: RingEntry,
     /// Bytes of its file.
     pub bytes: u64,
-    /// What happens to it.
+    /// Its fate.
     pub fate: Fate,
 }
 

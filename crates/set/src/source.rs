@@ -12,7 +12,7 @@ perfring_producer::debug_by_display!(SourceError);
 #[derive(Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// The ring cannot be read on. What was read before is good.
+    /// The ring cannot be read on. Items read before are good.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// Another error: a sentence that says what is wrong and what to do.
@@ -27,13 +27,13 @@ pub struct About {
     pub uuid: [u8; 16],
     /// Bytes of its data area.
     pub data_size: u64,
-    /// What it does when it is full; `None` for one of the kernel's rings.
+    /// Its policy when it is full; `None` for a ring of the kernel.
     pub policy: Option<Policy>,
     /// Whether its records have timestamps.
     pub timed: bool,
 }
 
-/// What a source does while its reader sleeps.
+/// The behaviour of a source while its reader sleeps.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Sleep<'a> {
@@ -49,7 +49,7 @@ pub enum Sleep<'a> {
 ///
 /// A [`Consumer`] is one: it lends the records of a drop ring in place, holds them from the first poll on,
 /// and moves the tail only by [`Source::release`]. An [`Observer`] is one: its records are copies, and it
-/// has nothing to release. The caller remembers a [`ResumePoint`] to go on from.
+/// has nothing to release. The caller remembers a [`ResumePoint`] to continue from.
 pub trait Source: Send {
     /// Polls the ring, and returns what is next: [`Front::More`] only if a producer outruns it. It must be
     /// cheap, because it is often called in vain.

@@ -83,7 +83,7 @@
 //!    [`Consumer::acknowledge`] once a record has arrived. What is not acknowledged is returned again to the
 //!    next consumer, also after `kill -9`.
 //! 2. This consumer does not return it again, and `acknowledge` includes everything returned so far. After a
-//!    failure, send the record again, or drop the consumer and attach anew.
+//!    failure, send the record again, or drop the consumer and attach again.
 //! 3. A write that succeeds says only that the kernel has the bytes; a reset discards them. Acknowledge when
 //!    the peer has confirmed the record.
 //!

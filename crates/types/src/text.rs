@@ -38,7 +38,7 @@ pub struct Text<const N: usize>([u8; N]);
 pub struct TooLong {
     /// The text's length in bytes.
     pub len: usize,
-    /// What the field holds.
+    /// The field's bytes.
     pub most: usize,
 }
 

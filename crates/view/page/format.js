@@ -119,7 +119,7 @@ export function badness(state) {
   return { ok: 0, quiet: 0, ended: 1, "no producer": 2, "no consumer": 2 }[state] ?? 3;
 }
 
-/** How a process is that does not go on. */
+/** The state of a process that does not run. */
 export const ILL = ["dead", "stopped", "dumping core"];
 
 /** Processes, each once: a process holds a seat for each thread that publishes. */

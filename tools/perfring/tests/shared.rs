@@ -366,7 +366,7 @@ fn a_held_lock_is_reported_and_a_dead_producers_is_freed() {
     let text = run(&["stat", &ring], b"").out();
     assert!(text.contains(&says) && text.contains("(it has the ring's lock)"), "{text}");
     for command in ["publish", "recover"] {
-        run(&[command, &ring], b"x\n").refuses(1, "slot 0, which is alive and does not go on");
+        run(&[command, &ring], b"x\n").refuses(1, "slot 0, which is alive and does not continue");
     }
 
     holder.kill();

@@ -283,7 +283,7 @@ impl Consumer {
     ///
     /// The records stay in the ring, and keep their space, until the batch and its arrays and views
     /// are dead. A record that is too long for the data area (`aux_size` of `Producer.create`) is
-    /// returned as a copy, in a batch of its own.
+    /// returned as a copy, in a separate batch.
     ///
     /// Example:
     ///     >>> producer = perfring.Producer.create(tmp / "pin")
@@ -309,7 +309,7 @@ impl Consumer {
     }
 }
 
-/// Where an observer starts.
+/// The position at which an observer starts.
 struct From(Start);
 
 /// Returns the position that a tuple is, with or without losses by cause.

@@ -27,7 +27,7 @@ impl Process {
         Err(errors::named(
             py,
             "Forked",
-            "this process was forked from the one that attached: attach anew here, or start it by \
+            "this process was forked from the one that attached: attach again here, or start it by \
              multiprocessing's \"spawn\" and hand it the path",
         ))
     }

@@ -155,7 +155,7 @@ impl Record {
         Ok(self.origin.anchors(py)?.wall(self.pos, time))
     }
 
-    /// The process that wrote it, as it was numbered in its own pid namespace; ``None`` in a ring whose
+    /// The process that wrote it, by its number in its own pid namespace; ``None`` in a ring whose
     /// records do not say.
     #[getter]
     fn pid(&self) -> Option<u32> {

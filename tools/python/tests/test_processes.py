@@ -57,7 +57,7 @@ def test_a_forked_child_is_refused_clearly_and_disturbs_nobody(
             observer.snapshot,
             lambda: next(iter(observer)),
         ):
-            with pytest.raises(perfring.Forked, match="attach anew here"):
+            with pytest.raises(perfring.Forked, match="attach again here"):
                 use()
         if policy == "drop":  # its memory is zeros here, and that is no record's content
             for look in (len, bytes, memoryview, lambda record: record.value):

@@ -2,8 +2,8 @@
 //!
 //! Up to [`ANY_MOST`](perfring_consumer::advanced::ANY_MOST) sources are slept on in one call. More of them have a
 //! request each in an io_uring, which is made once and stays there from one sleep to the next, until that source's ring
-//! wakes: a merge of ten thousand idle rings looks at none of them but at each tick. Where a source cannot wake anybody,
-//! or the system cannot do either, all are polled by the schedule.
+//! wakes: a merge of ten thousand idle rings looks at none of them but at each tick. If a source cannot wake a reader,
+//! or the system has neither call, all are polled by the schedule.
 
 use super::requests::Asleep;
 use super::{Merge, MergeEntry, State};
@@ -148,8 +148,8 @@ impl Merge {
         Some(polled)
     }
 
-    /// After a tick: a source that has something although nobody has woken. Its wake is lost, and no later publish
-    /// wakes, until there is another request.
+    /// After a tick: a source that has something although no process woke the reader. Its wake is lost, and no
+    /// later publish wakes, until there is another request.
     fn renew_lost(&mut self) {
         let Some(waits) = &mut self.asleep.waits else { return };
         for (slot, entry) in self.entries.iter_mut().enumerate() {
@@ -164,8 +164,8 @@ impl Merge {
         }
     }
 
-    /// From now on all are polled by the schedule, until the next sleep: nobody wakes a caller that sleeps by other
-    /// means.
+    /// From now on all are polled by the schedule, until the next sleep: no process wakes a caller that sleeps by
+    /// other means.
     pub(super) fn poll_by_schedule(&mut self) {
         self.asleep.all = false;
     }

@@ -191,7 +191,7 @@ impl Merge {
         }
     }
 
-    /// Adds a source, and polls it. What it has that is older than what was returned comes late.
+    /// Adds a source, and polls it. Its items that are older than returned ones come late.
     pub fn add(&mut self, source: Box<dyn Source>) -> SourceId {
         self.add_with(source, None)
     }
@@ -258,8 +258,8 @@ impl Merge {
     /// Returns the next item whose time has come, or `None` if there is none now: then call
     /// [`Merge::wait`].
     ///
-    /// # Errors
-    /// The error of a source that has failed. It is returned once, and the other sources go on.
+    /// # Errors The error of a source that has failed. It is returned once, and the other sources
+    /// are read on.
     #[inline]
     #[allow(clippy::should_implement_trait)] // it lends
     pub fn next(&mut self) -> Result<Option<Merged<'_>>, (SourceId, SourceError)> {

@@ -1,4 +1,4 @@
-//! What a merge that sleeps on very many rings keeps from one sleep to the next.
+//! The state that a merge of very many rings keeps from one sleep to the next.
 
 use perfring_consumer::advanced::ManyWaits;
 

@@ -122,7 +122,9 @@ pub enum AttachError {
         location: Location,
     },
     /// By the time the seat was taken, the name had no ring, or another one.
-    #[error("{location} was removed while it was being attached to: attach again, or make it anew")]
+    #[error(
+        "{location} was removed while it was being attached to: attach again, or make a new one"
+    )]
     Removed {
         /// The ring's location.
         location: Location,
@@ -166,7 +168,7 @@ pub enum AttachError {
     /// byte, as no program of perfring does. (`perfring doctor` has one for a moment on a byte that no
     /// ring uses, which a removal at that moment meets.)
     #[error(
-        "{location} has a read lock on it, which keeps everybody from attaching: `perfring doctor` names the \
+        "{location} has a read lock on it, which prevents every attach: `perfring doctor` names the \
          process that has it; end that, and let only who must read the ring (its mode, or its directory's)"
     )]
     ReadLocked {
@@ -219,9 +221,9 @@ pub enum AttachError {
         /// What is missing.
         source: NoRseq,
     },
-    /// The lock of a shared ring is held by a live producer that does not go on.
+    /// The lock of a shared ring is held by a live producer that does not continue.
     #[error(
-        "{location} is held up by its producer in slot {slot}, which is alive and does not go on: {}, \
+        "{location} is held up by its producer in slot {slot}, which is alive and does not continue: {}, \
          pid {} (in its own pid namespace), uid {}; continue it or end it",
         if .holder.name.is_empty() { "unnamed" } else { &.holder.name }, .holder.pid, .holder.uid
     )]

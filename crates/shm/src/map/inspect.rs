@@ -109,7 +109,7 @@ impl RingFile {
         }
     }
 
-    /// Returns the error for a live producer that holds the ring's lock and does not go on, or did
+    /// Returns the error for a live producer that holds the ring's lock and does not continue, or did
     /// not for a while.
     pub(crate) fn held_up(&self, slot: u32) -> AttachError {
         match self.holder(SeatId::Producer(slot)) {

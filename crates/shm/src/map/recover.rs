@@ -35,7 +35,7 @@ pub fn recover(location: impl Into<Location>) -> Result<Recovered, AttachError> 
 }
 
 /// Recovers an open file. Does nothing if another process is recovering it; fails if one that may
-/// only read the file keeps everybody from it.
+/// only read the file prevents it.
 pub(crate) fn recover_file(ring: &RingFile) -> Result<Recovered, AttachError> {
     recover_with(ring, fork::hold_off())
 }

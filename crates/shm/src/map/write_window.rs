@@ -37,7 +37,7 @@ pub enum End {
 
 /// This process is a forked child of the one that attached.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
-#[error("this process was forked from the one that attached: attach anew")]
+#[error("this process was forked from the one that attached: attach again")]
 pub struct Forked;
 
 perfring_abi::debug_by_display!(Forked);

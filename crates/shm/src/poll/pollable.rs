@@ -39,7 +39,7 @@ pub enum PollError {
     #[error("this descriptor is not of {location}: make one for each consumer")]
     OtherRing { location: Location },
     /// This process is a fork of the one that attached.
-    #[error("{location} was attached to by the parent of this process: attach anew after a fork")]
+    #[error("{location} was attached to by the parent of this process: attach again after a fork")]
     Forked { location: Location },
 }
 

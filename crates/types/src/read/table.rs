@@ -109,7 +109,7 @@ impl TypeTable {
         self.by_id.get(&id).and_then(|at| self.types.get(*at))
     }
 
-    /// Returns the types with this name: each callsite and each version is a type of its own.
+    /// Returns the types with this name: each callsite and each version is a separate type.
     pub fn by_name<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Type> {
         self.types.iter().filter(move |kind| &*kind.name == name)
     }

@@ -7,7 +7,7 @@ from ._async import AsyncItems
 
 
 class Saved(NamedTuple):
-    """Where an observer continues: for `Observer`'s ``start``, also in another process.
+    """The position at which an observer continues: for `Observer`'s ``start``, also in another process.
 
     Attributes:
         pos: The position of the next record.

@@ -93,7 +93,7 @@ class Closed(PerfringError, ValueError):
 
 
 class Forked(PerfringError, RuntimeError):
-    """This process is a forked child of the one that attached; attach anew here."""
+    """This process is a forked child of the one that attached; attach again here."""
 
 
 class Truncated(PerfringError):

@@ -94,7 +94,7 @@ class HeldUp(TypedDict):
 
 
 class ProducerTotals(_Refused, _Published):
-    """What a producer and its predecessors published, and what the ring refused.
+    """The records that a producer and its predecessors published, and the refused ones.
 
     ``reported_`` is what the stream of records reports already, in ``lost_markers`` markers.
     """
@@ -238,7 +238,7 @@ class MergeFigures(TypedDict):
 
 
 class Measured(TypedDict):
-    """What an instrument of a process has measured: see `metrics`.
+    """The values of an instrument of a process: see `metrics`.
 
     A counter, an up-down counter and a gauge have ``value``. A histogram has the rest:
     ``bucket_counts`` begins at the bucket ``offset`` of OpenTelemetry's ``scale``, ``zero_count``

@@ -367,5 +367,5 @@ def format_of(places: Sequence[Place], size: int) -> str:
 
 
 def packer(format: str) -> struct.Struct:
-    """Return a `struct.Struct` in native byte order, without gaps of its own."""
+    """Return a `struct.Struct` in native byte order, without added gaps."""
     return struct.Struct(ORDER + format)

@@ -123,11 +123,11 @@ class Merge(_native.Merge):
 class RingSet(_native.RingSet):
     """A directory of rings, one for each producer: a process or a thread.
 
-    Each producer writes into a ring of its own at full speed; `merge` reads them as one. The ring
+    Each producer writes into its own ring at full speed; `merge` reads them as one. The ring
     of a dead producer stays until it is read to its end and pruned.
 
-    Creates the directory if it is missing, but not its parent. A RingSet can be pickled, as it is
-    no more than a path.
+    Creates the directory if it is missing, but not its parent. A RingSet can be pickled, because
+    it is only a path.
 
     Args:
         dir: The directory; by default ``$XDG_RUNTIME_DIR/perfring``, or where that is not set

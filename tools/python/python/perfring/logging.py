@@ -10,7 +10,7 @@
     >>> handler.dropped
     0
 
-There is no thread, no queue and nothing to flush: when the call of ``log.warning`` returns, the
+The handler has no thread, no queue and nothing to flush: when the call of ``log.warning`` returns, the
 record is in memory that outlives the process. ``perfring dump RING`` and `perfring.Snapshot` read
 it, ``perfring sidecar`` forwards it. Put the ring on a tmpfs, such as ``/dev/shm``: its content
 outlives the process, but not the machine.

@@ -51,7 +51,7 @@ class Telemetry:
 
     Creates the ring if it is missing, and continues in an existing one. The ring is shared: many
     processes, and log handlers, may write into one. A forked child continues in the same ring; with
-    ``{pid}`` in the path each process has its own ring. What the ring refuses is counted in
+    ``{pid}`` in the path each process has its own ring. A refused record is counted in
     `dropped`, and never raises.
 
     Args:
