@@ -7,8 +7,9 @@ use perfring_producer::{CpuProducer, Evict, Options, Policy, Producers, Report};
 
 /// Create a ring
 ///
-/// Allocates the ring's whole space now, so that a full disk is an error here and not later. On a
-/// file system that promises less (btrfs and others that copy on write, a network's) it warns.
+/// Allocates the ring's whole space now, so that a full disk is an error here and not later. It
+/// warns on file systems that do not guarantee this (btrfs and others that copy on write, network
+/// file systems).
 ///
 /// Example: perfring create /dev/shm/ticks --size 64M --policy overwrite
 #[derive(Debug, clap::Args)]
@@ -23,8 +24,8 @@ pub(crate) struct Args {
     #[arg(long, default_value = "drop",
         value_parser = args::one_of([("drop", Policy::Drop), ("overwrite", Policy::Overwrite)]))]
     policy: Policy,
-    /// One producer at a time, or many that share the ring, or a directory with a ring for each CPU, of
-    /// which this makes the one of its own CPU and publishers make the others
+    /// One producer at a time, many that share the ring, or a directory with a ring for each CPU. The
+    /// command makes the ring of its CPU, and publishers make the others
     #[arg(long, default_value = "one",
         value_parser = args::one_of([("one", Producers::One), ("many", Producers::Many), ("cpu", Producers::Cpu)]))]
     producers: Producers,
@@ -48,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "exact",
         value_parser = args::one_of([("exact", Evict::Exact), ("half", Evict::Half)]))]
     evict: Evict,
-    /// Where losses are reported: in the stream and the counters, or in the counters alone
+    /// Report losses in the stream and the counters, or only in the counters
     #[arg(long, default_value = "stream",
         value_parser = args::one_of([("stream", Report::InStream), ("counters", Report::CountersOnly)]))]
     losses: Report,

@@ -19,18 +19,18 @@ use perfring_figures::accounts;
 use perfring_figures::owner::count;
 use std::path::Path;
 
-/// Show everything that a ring holds, after a crash or in full flight
+/// Show everything in a ring, after a crash or at full speed
 ///
-/// Copies all intact records at one moment and changes nothing. The file of killed processes, or a
-/// copy of it from another machine, can be dumped as well. Ends with the loss counters, on stderr. What
-/// instruments have measured is in no record: `perfring metrics` shows it.
+/// Copies all intact records at one moment and changes nothing. The file of killed processes, or a copy
+/// of it from another machine, can be dumped as well. Ends with the loss counters, on stderr. Values of
+/// instruments are not records: `perfring metrics` shows them.
 ///
 /// Records whose types the ring knows are shown with their fields (`perfring types` shows which). A
 /// damaged type table is reported on stderr; its records are then shown as bytes, and the exit code
 /// is 4.
 ///
-/// Of a directory it shows the records of all rings in the order of time, each with its ring's name, as
-/// `perfring tail` does, and the counters of all rings together.
+/// For a directory it shows the records of all rings in the order of time, each with its ring's name,
+/// like `perfring tail`, and the counters of all rings together.
 ///
 /// Example: perfring dump --positions /dev/shm/flight | tail -20
 #[derive(Debug, clap::Args)]

@@ -14,17 +14,17 @@ use perfring_types::read::{TypeTable, Value};
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 
-/// Show what the instruments of processes have measured: counters, gauges and histograms
+/// Show the values of processes' instruments: counters, gauges and histograms
 ///
-/// They are in the metrics area of a ring (`perfring create --producers many --metrics-size 1M`), where processes keep them as memory. Each line has
-/// the values of one process, and its name if its resource has `service.name`. The values of a dead process stay until an area that
-/// is full needs their room. With --sum each line adds up all processes whose values are there, dead ones included. A sum that may
-/// lack some is marked `perhaps not all` (in JSON `"complete": false`): values were replaced or found no room, or the area is damaged. The
-/// command changes nothing: it shows the file of killed processes, or a copy of it, as well. If an area is damaged, what precedes
-/// the damage is shown and the exit code is 4.
+/// They are in the metrics area of a ring (`perfring create --producers many --metrics-size 1M`), where processes keep them as
+/// memory. Each line has the values of one process, and its name if its resource has `service.name`. The values of a dead
+/// process stay until an area that is full needs their room. With --sum each line adds up all processes whose values are there,
+/// dead ones included. A sum that may lack some is marked `perhaps not all` (in JSON `"complete": false`): values were replaced
+/// or found no room, or the area is damaged. The command changes nothing: it shows the file of killed processes, or a copy of
+/// it, as well. If an area is damaged, the values before the damage are shown and the exit code is 4.
 ///
-/// For a histogram the text shows estimates of its median and its 99th percentile: the upper bounds of their buckets. JSON has an object
-/// per line, with the buckets and with all that the resource says.
+/// For a histogram the text shows estimates of its median and its 99th percentile: the upper bounds of their buckets. JSON has
+/// an object per line, with the buckets and the whole resource.
 ///
 /// Example: perfring metrics /dev/shm/shop --sum
 #[derive(Debug, clap::Args)]

@@ -25,7 +25,7 @@ use std::time::Duration;
 /// The time that a ring is dead is counted from its last sign of life: its creation, the last
 /// attach, its newest record.
 ///
-/// Files named .perfring-*.tmp are of rings that were never finished. They are removed if the
+/// Files named .perfring-*.tmp belong to rings that were never finished. They are removed if the
 /// process that made them was killed.
 ///
 /// Example: perfring prune --dead-for 10m --keep 20 --dry-run

@@ -26,9 +26,9 @@ use std::time::{Duration, Instant};
 
 /// Record rings into one file, merged by time
 ///
-/// Reads as an observer, which disturbs no process: what a ring overwrites before it was read is
-/// reported as lost. A directory is followed: rings in it are recorded as they come and go. Ends
-/// with Ctrl-C, and when all named rings are removed; the file is then complete.
+/// Reads as an observer, which disturbs no process. Records that a ring overwrites before they were
+/// read are reported as lost. A directory is followed: rings in it are recorded as they come and
+/// go. Ends with Ctrl-C, and when all named rings are removed; the file is then complete.
 ///
 /// Example: perfring record /dev/shm/perfring-1000 -o run.perfrec --for 10s
 #[derive(Debug, clap::Args)]
@@ -39,8 +39,9 @@ pub(crate) struct Args {
     /// The file, or - for stdout
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// Also record what BPF programs submit to a ring-buffer map, as its one consumer: what is in the file leaves the map.
-    /// As in `perfring tail`: PATH or id:N, and ,observe or ,time=OFFSET or ,boottime=OFFSET. May be given several times
+    /// Also record the records of BPF programs in a ring-buffer map, as its one consumer: a record leaves the map once it
+    /// is in the file. As in `perfring tail`: PATH or id:N, and ,observe or ,time=OFFSET or ,boottime=OFFSET. May be given
+    /// several times
     #[arg(long, value_name = "MAP")]
     bpf: Vec<BpfOptions>,
     /// Replace the file if it exists
@@ -60,8 +61,8 @@ pub(crate) struct Args {
     /// End after N records
     #[arg(short = 'n', long = "records", value_name = "N")]
     records: Option<u64>,
-    /// Where to begin in rings that exist: at their oldest record, or with new records only. Rings
-    /// that appear later are recorded from their beginning
+    /// The first record in existing rings: the oldest, or only new ones. Rings that appear later
+    /// are recorded from their beginning
     #[arg(long, default_value = "oldest", value_parser = args::start())]
     from: Start,
     /// Read as the rings' only consumer: what is in the file is released in the rings, and only

@@ -8,12 +8,12 @@ use perfring_export::Stream;
 use perfring_figures::owner::{count, held_up, name, owner};
 use std::io::{LineWriter, Write};
 
-/// End what dead producers of a shared ring left open
+/// End the open reservations of a shared ring's dead producers
 ///
-/// Turns their open reservations into holes, publishes the records behind them, and frees a lock
-/// that one of them held. Named consumers that are dead are no longer waited for. A live process is
-/// never taken over, even a stopped one. This command is rarely needed: a producer that needs the
-/// space does the same. It is for a ring whose producers are all dead, or idle. Of a directory,
+/// Turns the reservations into holes, publishes the records behind them, and frees a lock that a
+/// dead producer held. Producers no longer wait for dead named consumers. Nothing is taken from a
+/// live process, even a stopped one. This command is rarely needed: a producer that needs the space
+/// does the same. It is for a ring whose producers are all dead, or idle. For a directory, it
 /// recovers all rings.
 ///
 /// Example: perfring recover /dev/shm/ticks

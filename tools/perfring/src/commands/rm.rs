@@ -11,8 +11,8 @@ use std::path::Path;
 /// Remove a ring, or a directory that has a ring for each CPU
 ///
 /// Refuses while any producer or the consumer is attached, and refuses files that are no rings.
-/// Observers do not count: they keep what they have mapped. Of other directories, `perfring prune`
-/// removes what is dead and read.
+/// Observers do not count: they keep what they have mapped. For other directories, `perfring prune`
+/// removes dead and read rings.
 ///
 /// Example: perfring rm shm:ticks
 #[derive(Debug, clap::Args)]

@@ -11,14 +11,13 @@ use perfring_consumer::{Location, Observer, Start};
 
 /// Show records without touching the ring
 ///
-/// Reads as an observer: needs read permission, changes nothing. If it is too slow for an overwrite
-/// ring, it reports how much it missed. With --perf, kernel events are merged with the ring's
-/// records in the order of time, until their process ends. With --bpf, so are the records that BPF programs submit to a
-/// ring-buffer map; -f shows those that follow.
+/// Reads as an observer: needs read permission, changes nothing. If it is too slow for an overwrite ring, it reports
+/// the loss. With --perf, kernel events are merged with the ring's records in the order of time, until their process
+/// ends. With --bpf, the records of BPF programs in a ring-buffer map are merged, too; -f shows later ones.
 ///
-/// The rings of a directory are merged in the order of time; each line of text begins with the ring's name, and
-/// JSON has it as "ring". With -f, rings that come later are read too, and records are shown a tenth of a second late, so
-/// that they are in order. Rings without timestamps are shown one after the other.
+/// The rings of a directory are merged in the order of time; each line of text begins with the ring's name, and JSON has
+/// it as "ring". With -f, rings that come later are read, too, and records are shown a tenth of a second late, so that
+/// they are in order. Rings without timestamps are shown one after the other.
 ///
 /// Example: perfring tail -f --format json /dev/shm/ticks
 ///
@@ -32,8 +31,8 @@ pub(crate) struct Args {
     /// A path, or shm:NAME, or a directory of rings (not with --perf or --bpf); optional with these
     #[arg(value_parser = args::location(), required_unless_present_any = ["perf", "bpf"])]
     ring: Option<Location>,
-    /// Where to begin: at the oldest record present, or with new records only. Older records are
-    /// then not shown, whatever --since says
+    /// The first record: the oldest present, or only new ones. Older records are then not shown,
+    /// whatever --since says
     #[arg(long, default_value = "oldest", value_parser = args::start())]
     from: Start,
     /// Show the last N of the records that are there, and with -f those that follow

@@ -13,11 +13,11 @@ use std::process::{Command, Stdio};
 
 /// Watch rings in a browser: rates, fill, lags, losses, records
 ///
-/// Serves one page, which needs nothing from the network, and prints its address: whoever has it can see the rings,
-/// as it has a token. Reads as an observer: it needs read permission, and disturbs no process. Where records are too
-/// many, it shows a sample and says so.
+/// Serves one page, which needs nothing from the network, and prints its address. The address has a token: anyone
+/// with the address can see the rings. Reads as an observer: it needs read permission, and disturbs no process. If
+/// there are too many records, it shows a sample and reports that.
 ///
-/// A recording can be looked at in the same page, and so can a snapshot of what rings hold, which a button takes.
+/// The page also shows recordings, and snapshots of rings, which a button takes.
 ///
 /// It shows rings, those of directories, and those of sets of rings in directories; rings that appear later are shown
 /// within a second.
@@ -28,8 +28,8 @@ pub(crate) struct Args {
     /// Directories of rings, rings, and recordings; by default this user's directory of rings
     #[arg(value_name = "DIR|RING|RECORDING")]
     paths: Vec<PathBuf>,
-    /// Where to listen: an address and a port, or 0 for a free one. With any but a loopback address, other machines can
-    /// connect, and what they see is not encrypted
+    /// The address and port to listen on; port 0 is a free one. With any but a loopback address, other machines can
+    /// connect, and the page is not encrypted
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     listen: String,
     /// Open the page in the default browser

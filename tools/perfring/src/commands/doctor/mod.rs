@@ -18,16 +18,16 @@ use perfring_consumer::Location;
 use report::{Report, SHM};
 use std::path::Path;
 
-/// Check this machine and its rings, and say what to do
+/// Check this machine and its rings, and give advice
 ///
-/// One line per check: ok, note for information, warn for what needs attention, FAIL for what does
-/// not work. Without a RING, every ring in /dev/shm that can be read is checked. Of a recording it
-/// says what is whole, and in a directory it names files that a killed process did not finish.
-/// Changes nothing, and disturbs no process.
+/// One line per check: ok, note (information), warn (needs attention) or FAIL (does not work).
+/// Without a RING, every ring in /dev/shm that can be read is checked. For a recording it reports
+/// the intact part. In a directory it names files that a killed process did not finish. Changes
+/// nothing, and disturbs no process.
 ///
 /// JSON has an object per check: subject, check, level, message, advice.
 ///
-/// Ends with 0 if nothing needs attention and 1 otherwise; 3 and 4 as all commands do.
+/// Exits with 0 if nothing needs attention and 1 otherwise; 3 and 4 as in all commands.
 ///
 /// Example: perfring doctor /dev/shm/ticks
 #[derive(Debug, clap::Args)]

@@ -17,11 +17,11 @@ use perfring_export::{Event, Output, Took, Totals, later};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Write a recording, or what rings hold, in a format that other programs read
+/// Write a recording, or the content of rings, in a format that other programs read
 ///
-/// FILE is a recording, or rings and directories of rings, dead or alive: what they hold now,
-/// merged by time. The inputs are not changed. Ends with what was written, what is lost, and how to
-/// open it.
+/// FILE is a recording, or rings and directories of rings, dead or alive: their present content,
+/// merged by time. The inputs are not changed. Ends with a summary: the written and the lost
+/// records, and how to open the output.
 ///
 /// Example: perfring export run.perfrec --to perfetto -o run.pftrace
 #[derive(Debug, clap::Args)]

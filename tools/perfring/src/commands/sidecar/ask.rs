@@ -14,13 +14,14 @@ use std::path::PathBuf;
 pub(crate) enum Ask {
     /// Show the figures of a running sidecar; ends with code 7 and the reasons on stderr if it is not ready
     Status(AskArgs),
-    /// Let a running sidecar read its configuration again; fails if it refuses that
+    /// Reload the configuration of a running sidecar; fails if the sidecar refuses it
     Reload(AskArgs),
-    /// Let the outputs of a running sidecar that wait before their next attempt try again now
+    /// End the pause of a running sidecar's outputs that wait before their next attempt
     Retry(RetryArgs),
-    /// Let a running sidecar keep what overwrite rings hold, as its [[snapshot]] tables say
+    /// Take snapshots of overwrite rings by a running sidecar, as its [[snapshot]] tables configure
     Snapshot(AskArgs),
-    /// Let a running sidecar deliver what the rings hold, and end; fails if something is left
+    /// Drain a running sidecar: it delivers the rings' records, and ends; fails if something is
+    /// left
     Drain(AskArgs),
 }
 

@@ -21,21 +21,22 @@ const SIGTERM: i32 = 15;
 
 /// Follow rings as they come and go, and deliver their records to outputs
 ///
-/// Reads all rings of a directory in the order of time, and writes what it reads to outputs: JSON
+/// Reads all rings of a directory in the order of time, and writes the records to outputs: JSON
 /// lines, OTLP, NATS, Prometheus, traces, recordings. A record leaves its ring only when every
-/// output that promises delivery has delivered it, so nothing is lost when an output is down or
-/// this process is killed: the rings fill, and then report what they lose. After a crash a record
-/// can be delivered twice; its ring's uuid and its position identify it.
+/// required output has delivered it. So nothing is lost when an output is down or this process is
+/// killed: the rings fill, and then report their losses. After a crash a record can be delivered
+/// twice; its ring's uuid and its position identify it.
 ///
 /// Drop rings are consumed. Overwrite rings are only observed, and with --state reading continues
 /// where it stopped.
 ///
-/// SIGTERM and SIGINT deliver what the rings hold by then, within --drain, then end: after SIGTERM
-/// with code 0. The last line says what is left in which ring. A second one ends at once. SIGHUP
-/// reloads the configuration: a changed output goes on where it stopped, also a stuck one. SIGUSR1
-/// writes the status, SIGUSR2 keeps what overwrite rings hold. With --control, or [control] in the
-/// configuration, `perfring sidecar status`, `reload`, `snapshot` and `drain` do the same, and say
-/// what came of it; `retry` lets outputs that wait before their next attempt try again now.
+/// SIGTERM and SIGINT deliver the records that are in the rings, within --drain, and then end the
+/// process: after SIGTERM with code 0. The last line names the rings with records left. A second
+/// signal ends the process at once. SIGHUP reloads the configuration: a changed output resumes
+/// where it stopped, even if it was stuck. SIGUSR1 writes the status, and SIGUSR2 takes snapshots
+/// of overwrite rings. With --control, or [control] in the configuration, `perfring sidecar
+/// status`, `reload`, `snapshot` and `drain` do the same, and report the result; `retry` ends the
+/// pause of outputs that wait before their next attempt.
 ///
 /// Example: perfring sidecar /dev/shm/rings --output json:- --output otlp:http://localhost:4318
 #[derive(Debug, clap::Args)]
@@ -53,10 +54,10 @@ pub(crate) struct Args {
     /// Consume nothing: observe all rings, as any number of other processes may
     #[arg(long)]
     observe: bool,
-    /// Which rings' records are copied before they are decoded: those of rings that other users may
-    /// write to (auto), of all (nobody), or of none (peers: you promise that every process which may
-    /// write to the rings keeps to the protocol; one that does not can make this one misbehave in any
-    /// way). A ring whose file is truncated is set aside in any case
+    /// The rings whose records are copied before they are decoded: rings that other users may write
+    /// to (auto), all rings (nobody), or none (peers: you promise that every process that may write
+    /// to the rings keeps to the protocol; any other process can make this one misbehave in any way).
+    /// A ring whose file is truncated is set aside in any case
     #[arg(long, value_name = "WHOM", value_parser = args::one_of([
         ("auto", Trusted::Auto), ("peers", Trusted::Peers), ("nobody", Trusted::Nobody)]))]
     trust: Option<Trusted>,

@@ -16,11 +16,11 @@ use perfring_figures::{agreed, json};
 use std::io::{BufWriter, Write};
 use std::time::{Duration, Instant};
 
-/// Show a ring's figures: positions, who is attached, what was written, read and lost
+/// Show a ring's figures: positions, attached processes, and records written, read and lost
 ///
 /// Needs read permission and disturbs no process. For a shared ring it also shows each producer,
-/// and the one that holds the others up, if any. Of a directory it shows the sums over its rings,
-/// and with --json first each ring. JSON has the names of the ABI.
+/// and the producer that blocks the others, if any. For a directory it shows the sums over its
+/// rings, and with --json first each ring. JSON has the names of the ABI.
 ///
 /// Example: perfring stat --json -i 1s /dev/shm/ticks
 #[derive(Debug, clap::Args)]

@@ -13,17 +13,17 @@ use perfring_set::RingSet;
 use perfring_why::{Analysis, Facts, Options};
 use std::time::Duration;
 
-/// Say why threads wrote late, and why records were lost
+/// Find the causes of late and of lost records
 ///
-/// Of a recording that was made with `perfring record --why`, each gap between two records of one thread is explained by the
-/// kernel's context switches: preempted by which task, blocked, page faults, its own code; stopped or throttled, as /proc said.
-/// Losses are explained by the holders of the ring's seats. Of live rings, the command says what the seats, locks and /proc tell
-/// now. A cause is never guessed: where the evidence is missing, it is "unknown", with the reason.
+/// In a recording made with `perfring record --why`, the kernel's context switches explain each gap between two records of one
+/// thread: preemption by a named task, blocking, page faults, its own code, and stops or throttling from /proc. The holders of
+/// the ring's seats explain losses. For live rings, the command reports the present state of seats, locks and /proc. A cause is
+/// never guessed: where the evidence is missing, it is "unknown", with the reason.
 ///
 /// One sentence per finding, with its time and its certainty (certain, likely, unknown): owners of seats first, then losses,
 /// then gaps, the worst first; then a line with the sums. JSON has an object per finding, and one with the sums.
 ///
-/// Ends with 0 whatever was found; 3 and 4 as all commands do.
+/// Exits with 0 whatever was found; 3 and 4 as in all commands.
 ///
 /// Example: perfring record /dev/shm/perfring-1000 --why -o run.perfrec --for 10s && perfring why run.perfrec
 #[derive(Debug, clap::Args)]
