@@ -33,13 +33,13 @@ class AsyncItems(AsyncIterator[T_co]):
     """The items of a `Consumer`, an `Observer` or a `Merge`, awaited in an event loop.
 
     ``aiter(reader)`` and ``async for item in reader`` make one. The event loop is not blocked:
-    while a task waits, so does a thread, which ends within a fifth of a second after the wait was
+    while a task waits, a thread waits. It ends within a fifth of a second after the wait was
     cancelled. While there is always more, other tasks get a turn each millisecond.
 
-    A wait that is cancelled, also by a timeout, loses no item, and the next wait continues: an item
-    is taken from the ring in the very step that returns it. Several tasks can wait for the items of
-    one iterator, each of which goes to one task. The iteration never ends by itself. An error, such
-    as `RingRemoved`, is raised again by the next step.
+    A wait that is cancelled, also by a timeout, loses no item, and the next wait continues: the
+    step that returns an item is the step that takes it from the ring. Several tasks can wait for
+    the items of one iterator, each of which goes to one task. The iteration never ends by itself.
+    An error, such as `RingRemoved`, is raised again by the next step.
 
     Example:
         >>> import asyncio, perfring

@@ -7,7 +7,7 @@ from ._async import AsyncItems
 
 
 class Saved(NamedTuple):
-    """The position at which an observer continues: for `Observer`'s ``start``, also in another process.
+    """The position of an observer that continues: for `Observer`'s ``start``, in any process.
 
     Attributes:
         pos: The position of the next record.
@@ -39,7 +39,7 @@ class Consumer(_native.Consumer):
         timeout: The seconds to wait for a ring that does not exist yet; ``None`` for ever.
         wait_strategy: How a waiting consumer polls while a producer publishes: ``"latency"``
             without a pause, ``"throughput"`` with pauses, which lets the producer be faster;
-            ``"adaptive"`` pauses while the producer is the faster one, and is as soon as
+            ``"adaptive"`` pauses while the producer is the faster one, and is as fast as
             ``"latency"`` while records come one at a time.
         trust: Whether records are read in place, or copied as somebody may change them meanwhile.
             ``"auto"``: in place, unless other users may write to the file. ``"nobody"``: each

@@ -53,7 +53,7 @@ class _Published(TypedDict):
 class Slot(Holding, _Refused, _Published):
     """A producer of a shared ring, with its figures since it attached.
 
-    ``open_records`` and ``open_bytes`` are those of its open reservations.
+    ``open_records`` and ``open_bytes`` count its open reservations.
     """
 
     slot: int
@@ -113,8 +113,9 @@ class ProducerTotals(_Refused, _Published):
 class RingTotals(ProducerTotals):
     """The totals of a ring since it was created, with its positions.
 
-    ``present`` is what is not released yet, ``unreported`` what was refused and no marker in the
-    stream reports, ``stranded`` what no reader can reach after a death.
+    ``present`` counts records that are not released yet. ``unreported`` counts refused records that
+    no marker in the stream reports, and ``stranded`` records that no reader can reach after a
+    death.
     """
 
     data_head: int
@@ -246,7 +247,8 @@ class Measured(TypedDict):
     or no numbers. ``min`` and ``max`` are None before the first one.
 
     ``pid`` and ``slot`` are the process's, ``alive`` is whether it lives and has the ring,
-    ``resource`` has what it says of itself, and ``start_time_unix_ns`` since when the values count.
+    ``resource`` has its resource attributes, and ``start_time_unix_ns`` the time from which the
+    values count.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Lays out the fields of a record as ``#[repr(C)]`` does, and encodes their values.
 
-A `Shape` is the layout of one field. `shape_of` returns that of an annotation.
+A `Shape` is the layout of one field. `shape_of` returns the shape of an annotation.
 """
 
 import enum

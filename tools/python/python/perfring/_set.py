@@ -74,7 +74,7 @@ class Merge(_native.Merge):
     record that is published later than half of that is returned at once, and ``late`` is the number
     of nanoseconds.
 
-    As the consumer of each ring, a merge releases what it returned when the next read begins
+    As the consumer of each ring, a merge releases returned items when the next read begins
     (``read``, ``drain`` or the next step of an iteration), or when `acknowledge` is called. If the
     process dies before that, the next consumer gets it again. ``close`` and the end of a ``with``
     release it, except for a ``with`` that an exception leaves. With ``observe`` nothing is
@@ -134,7 +134,7 @@ class RingSet(_native.RingSet):
             ``/dev/shm/perfring-UID``.
         mode: The permissions of a new directory, regardless of the umask.
         access: ``"private"``: the directory must be this user's or root's, and other users may not
-            write to it. ``"shared"``: any directory; users who may write to it can remove rings.
+            write to it. ``"shared"``: any directory; users that may write to it can remove rings.
 
     Raises:
         NotADirectoryError: The path is not a directory.

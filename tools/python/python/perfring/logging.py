@@ -10,10 +10,10 @@
     >>> handler.dropped
     0
 
-The handler has no thread, no queue and nothing to flush: when the call of ``log.warning`` returns, the
-record is in memory that outlives the process. ``perfring dump RING`` and `perfring.Snapshot` read
-it, ``perfring sidecar`` forwards it. Put the ring on a tmpfs, such as ``/dev/shm``: its content
-outlives the process, but not the machine.
+The handler has no thread, no queue and nothing to flush: when the call of ``log.warning`` returns,
+the record is in memory that outlives the process. ``perfring dump RING`` and `perfring.Snapshot`
+read it, ``perfring sidecar`` forwards it. Put the ring on a tmpfs, such as ``/dev/shm``: its
+content outlives the process, but not the machine.
 """
 
 import logging
@@ -46,8 +46,8 @@ class RingHandler(logging.Handler):
     write into one ring in one order, and each record has its process's ``process.pid``.
 
     A forked child (a gunicorn worker, a ``multiprocessing`` pool) continues in the same ring under
-    its own pid, from its first record on. With ``{pid}`` in the path each process has a ring of its
-    own instead, and cannot evict another's last records::
+    its own pid, from its first record on. With ``{pid}`` in the path each process has its own ring
+    instead, and cannot evict another's last records::
 
         RingHandler("/dev/shm/rings/web.{pid}")
 

@@ -1,4 +1,4 @@
-"""Exporters of OpenTelemetry's SDK that write into a ring: a program needs one other line.
+"""Exporters of OpenTelemetry's SDK that write into a ring: a program changes one line.
 
 It needs ``opentelemetry-sdk``.
 
@@ -16,9 +16,9 @@ A call does no input or output beyond the ring's memory, so the SDK's simple pro
 and after ``kill -9`` the ring has all spans that ended. The records have the times of the SDK as
 ``time_unix_nano``, exactly; a span's end has ``duration_nano`` as well.
 
-A batch is one native call. A span's events are log records with its ids. Not carried: exemplars,
-trace state and flags, attributes of links and scopes, versions of scopes, schema URLs, counts of
-dropped attributes, all resources of a process but its first. The resource's
+A batch is one native call. A span's events are log records with its ids. These are not carried:
+exemplars, trace state and flags, attributes of links and scopes, versions of scopes, schema URLs,
+counts of dropped attributes, all resources of a process but its first. The resource's
 ``telemetry.sdk.name`` is perfring's. Lists in attributes become their ``str()``.
 """
 

@@ -18,7 +18,7 @@ Prometheus. A span's start is in the ring before its body runs: after ``kill -9`
 which spans were open. Log records of a `perfring.logging.RingHandler` are in the span around them.
 
 `Telemetry` publishes a record for each measurement. The instruments of a `Meter` are memory, which
-readers sample: choose it for what is measured often.
+readers sample: choose it for frequent measurements.
 """
 
 import os
@@ -181,8 +181,8 @@ class Telemetry:
 class Meter:
     """Makes instruments whose values are memory in a ring's file.
 
-    `Telemetry` publishes a record for each measurement. A meter keeps what the measurements come
-    to: an update is one call of a few instructions, with no record, no allocation and no lock.
+    `Telemetry` publishes a record for each measurement. A meter keeps the results of measurements:
+    an update is one call of a few instructions, with no record, no allocation and no lock.
     Readers sample the values: `perfring.metrics`, ``perfring metrics RING``, and ``perfring
     sidecar`` for OTLP and Prometheus. After ``kill -9`` they are still in the file.
 
@@ -198,8 +198,9 @@ class Meter:
         took 0.75
 
     Make an instrument once, keep it, and make one for each set of attributes: the same name with
-    the same attributes is the same instrument. Each process has its own values, a forked child too:
-    it attaches when it first updates an instrument, and its values begin at nothing. Readers add
+    the same attributes is the same instrument. Each process has its own values, also a forked
+    child. The child attaches when it first updates an instrument, and its values begin at zero.
+    Readers add
     up.
 
     Args:
