@@ -1,4 +1,5 @@
-//! What tells a process from others of its pid: pids are unique in one pid namespace, and at one time.
+//! The birth of a process, which distinguishes it from others with its pid: pids are unique in one pid
+//! namespace, and at one time.
 
 use crate::process::has_mapped;
 use std::fs::{self, Metadata};
@@ -31,7 +32,7 @@ const STARTED: usize = 19;
 
 impl Birth {
     /// Returns the birth of the process that has this pid in its own pid namespace, and this file mapped. The process may
-    /// be of any namespace below this one, as one in a container is.
+    /// be of any namespace below this one, for example in a container.
     ///
     /// `None` if there is no such process, if there are several, or if this process may not see its mappings (`ptrace(2)`).
     #[must_use]

@@ -1,8 +1,8 @@
-//! Who a process is, and which trace a thread works for, as OpenTelemetry has libraries say so without a network:
-//! the process context of [OTEP 4719] and the thread context of [OTEP 4947]. Linux only.
+//! The identity of a process, and the trace that a thread works for, by OpenTelemetry's contexts in memory: the
+//! process context of [OTEP 4719] and the thread context of [OTEP 4947]. Linux only.
 //!
-//! A process publishes its resource (`service.name`, `service.instance.id`, ...) in a mapping that others find by its name
-//! in `/proc/PID/maps`. So a sidecar knows of a ring's producer which service it is, although no record says so:
+//! A process publishes its resource (`service.name`, `service.instance.id`, ...) in a mapping that other processes find by
+//! its name in `/proc/PID/maps`. So a sidecar knows the service of a ring's producer, although no record has it:
 //!
 //! ```
 //! use perfring_context::{ProcessContext, publish};
@@ -15,7 +15,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What is read are names and a [`Value`] of each, lists and maps among them:
+//! A reader gets names, and a [`Value`] for each, lists and maps among them:
 //!
 //! ```
 //! # perfring_context::publish([("service.name", "shop")])?;

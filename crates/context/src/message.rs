@@ -64,8 +64,8 @@ pub(crate) enum Value {
     Bytes(Vec<u8>),
 }
 
-/// What readers of OTEP 4947 look for before they look for the variable of thread contexts: how its records are laid out, and
-/// the names of their attributes, of which there are none.
+/// The attributes that readers of OTEP 4947 need before the variable of thread contexts: the layout of its records, and the
+/// names of their attributes, of which there are none.
 fn thread_contexts() -> Vec<KeyValue> {
     let pair = |name: &str, value| KeyValue {
         key: name.to_owned(),

@@ -8,7 +8,8 @@ use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use thiserror::Error;
 
-/// What a process says of itself: its resource, with the names of OpenTelemetry's semantic conventions.
+/// The resource that a process publishes of itself, with the names of OpenTelemetry's semantic
+/// conventions.
 ///
 /// Values are text, numbers, truth values, bytes, lists and maps (`Value::Struct`), also within one another. A value of a
 /// kind that this version does not know is `Value::Null`. Names may occur more than once: the process wrote them so.
@@ -70,7 +71,7 @@ pub enum ContextError {
 /// Publishes attributes as this process's context, or replaces those that this function has published. They are readable
 /// to whoever may trace the process, until it ends; a forked child has none.
 ///
-/// Where the program exports the variable of thread contexts ([`ThreadContext::publish`]), the context also has the extra
+/// If the program exports the variable of thread contexts ([`ThreadContext::publish`]), the context also has the extra
 /// attributes by which profilers know of it.
 ///
 /// A process has one context. If another library has published one, leave it at that: see [`ProcessContext::own`].

@@ -1,4 +1,4 @@
-//! What telemetry records cannot carry of the SDK's data: each kind has a count, and is said once.
+//! The SDK's data that telemetry records cannot carry: each kind has a count, and is reported once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -56,7 +56,7 @@
 //! # A directory of rings
 //!
 //! With [`perfring_set`](https://docs.rs/perfring-set), each process can have its own ring in one directory, and a reader
-//! merges them by time, as it does with rings per CPU:
+//! merges them by time, like rings per CPU:
 //!
 //! ```
 //! use perfring_set::{Merge, RingSet};
@@ -123,14 +123,13 @@
 //! from several threads, the greatest of neighbouring samples counts. A child of `fork(2)` continues its
 //! parent's sums, under its own pid.
 //!
-//! A process publishes its resource when it attaches, and again after each quarter of the ring that it
-//! fills, because an overwrite ring loses it. The resource of a process that writes much less than others
-//! may be missing in a shared ring: see [`Sink`]. Of rings per CPU, each has the resource. Process ids are unique within one pid namespace only: containers that
-//! share a ring may use the same ones. So [`Resource::here`] adds the pid's namespace as
-//! `process.pid.namespace` ([`names::PID_NAMESPACE`], a decimal number, the inode of `/proc/self/ns/pid`;
-//! perfring's own name, as OpenTelemetry has none), and in a container `container.id` where it is visible.
-//! In a ring that two namespaces write into, records of the same pid cannot be distinguished: give each
-//! container a ring of its own (`perfring-set`).
+//! A process publishes its resource when it attaches, and again after each quarter of the ring that it fills, because an
+//! overwrite ring loses it. The resource of a process that writes much less than others may be missing in a shared ring: see
+//! [`Sink`]. Of rings per CPU, each has the resource. Process ids are unique within one pid namespace only: containers that
+//! share a ring may use the same ones. So [`Resource::here`] adds the pid's namespace as `process.pid.namespace`
+//! ([`names::PID_NAMESPACE`], a decimal number, the inode of `/proc/self/ns/pid`; perfring's own name, because OpenTelemetry
+//! has none), and in a container `container.id` where it is visible. In a ring that two namespaces write into, records of the
+//! same pid cannot be distinguished: give each container its own ring (`perfring-set`).
 //!
 //! Not carried: exemplars and summaries, trace state and flags, links'
 //! attributes, versions and attributes of scopes, schema URLs,

@@ -30,7 +30,7 @@
 //! attributes: make one for each set, once. Threads that update one all the time have separate words with
 //! [`Instrument::stripes`].
 //!
-//! A forked child has its own values: see [`Metrics`]. Where the area is full, the error says so, and the ring counts it.
+//! A forked child has its own values: see [`Metrics`]. A full area is an error, and the ring counts it.
 //!
 //! Anchors: Agrona's counters file, HotSpot's `hsperfdata`, the multiprocess files of Prometheus' clients.
 //!
@@ -57,7 +57,8 @@ pub fn options() -> Options {
     Options { size, policy, types_size, metrics_size, time: true, ..Options::many() }
 }
 
-/// What an instrument is. Two that are equal in all of it are one; with other values or buckets, the second is an error.
+/// The identity of an instrument. Two that are equal in all of it are one; with other values or buckets, the second is
+/// an error.
 #[derive(Clone, Copy, Debug)]
 pub struct Instrument<'a> {
     /// Its name.
@@ -187,7 +188,8 @@ impl Meter {
 
     /// Returns the counter of this name and these attributes: a sum that only grows.
     ///
-    /// A cold call, as the next ones: it takes the lock of the ring's type table, which another process may hold for up to 0.1 s.
+    /// A cold call, like the next ones: it takes the lock of the ring's type table, which another process may hold for up to
+    /// 0.1 s.
     ///
     /// # Errors
     /// See [`MetricsError`].

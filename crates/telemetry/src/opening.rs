@@ -46,8 +46,8 @@ impl Sink {
     /// merge the rings by time (`perfring_set::Merge`, the sidecar, `perfring tail DIR`). The rings have timestamps, whatever
     /// `options.time` is, and each of them has the size and the table of `options`.
     ///
-    /// Restartable sequences (rseq) are needed for that. Where the process has none, the sink writes to a shared ring in the
-    /// directory, `shared`, and [`Sink::no_cpu_rings`] says so.
+    /// Restartable sequences (rseq) are needed for that. If the process has none, the sink writes to a shared ring in the
+    /// directory, `shared`, and [`Sink::no_cpu_rings`] returns the reason.
     ///
     /// A ring gets the resource before the process's first record there, and again after each quarter of it that any process has
     /// written. So an overwrite ring loses the resource only together with the process's last records before it.
@@ -115,8 +115,8 @@ impl Sink {
 
     /// Attaches to a shared ring, registers the built-in types and publishes the resource.
     ///
-    /// # Errors
-    /// See [`SinkError`]. That a full drop ring refuses the resource is no error: it is published later.
+    /// # Errors See [`SinkError`]. It is no error if a full drop ring refuses the resource: it is
+    /// published later.
     pub fn attach(location: impl Into<Location>, resource: Resource) -> Result<Self, SinkError> {
         Self::attach_for(Threads::Each, location.into(), resource)
     }

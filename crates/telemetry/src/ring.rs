@@ -302,7 +302,7 @@ impl Ring {
         }
     }
 
-    /// Attaches anew in a forked child, and publishes its resource.
+    /// Attaches again in a forked child, and publishes its resource.
     #[cold]
     fn renew(self: &Arc<Self>) {
         if self.threads == Threads::Together {

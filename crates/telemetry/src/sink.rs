@@ -14,9 +14,9 @@ use std::sync::Arc;
 /// are the same sink.
 ///
 /// In a shared ring, each thread attaches to the ring when it first writes, and frees its slot when it ends. Threads that
-/// find no free slot share one producer of the sink, behind a lock. A child of `fork(2)` attaches anew at
-/// its first record. It has no such producer: its threads that find no free slot lose their records, and
-/// try again after some thousands.
+/// find no free slot share one producer of the sink, behind a lock. A child of `fork(2)` attaches again at its first
+/// record. It has no such producer: its threads that find no free slot lose their records, and try again after some
+/// thousands.
 ///
 /// In a shared ring, the sink publishes the resource each time that the process has filled a quarter of the ring. It counts
 /// only the process's own bytes: if other processes write more than three times as much into an overwrite
@@ -83,8 +83,8 @@ impl Sink {
         }
     }
 
-    /// Has each [`Log`](crate::Log) that names no trace say which trace and span its thread works for, as the process's
-    /// tracing library says in the thread context of OTEP 4947 (`otel_thread_ctx_v1`).
+    /// Gives each [`Log`](crate::Log) without a trace the trace and span that its thread works for, from the tracing
+    /// library's thread context of OTEP 4947 (`otel_thread_ctx_v1`).
     ///
     /// ```
     /// # use perfring_telemetry::{Resource, Sink, options};

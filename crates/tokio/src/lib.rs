@@ -80,7 +80,7 @@
 //! rules make a forwarder that delivers each record at least once:
 //!
 //! 1. Attach with [`Acknowledge::Explicit`](perfring_consumer::Acknowledge::Explicit), and call
-//!    [`Consumer::acknowledge`] once a record has arrived. What is not acknowledged is returned again to the
+//!    [`Consumer::acknowledge`] once a record has arrived. Unacknowledged records are returned again to the
 //!    next consumer, also after `kill -9`.
 //! 2. This consumer does not return it again, and `acknowledge` includes everything returned so far. After a
 //!    failure, send the record again, or drop the consumer and attach again.

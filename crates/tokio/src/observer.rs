@@ -19,7 +19,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// The longest pause by default.
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
-/// Watches a ring through a read-only mapping, for a task. There may be any number.
+/// Watches a ring through a read-only mapping, for a task. Any number can watch a ring.
 ///
 /// It writes nothing, so it cannot be woken: it polls after 1 ms, then less and less often.
 ///

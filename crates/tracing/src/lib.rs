@@ -45,14 +45,14 @@
 //! ```
 //!
 //! [`PerfringLayer::panic_hook`] records panics. With `perfring_set::RingSet`, many processes log into one
-//! directory, each into a ring of its own: `examples/tracing_many.rs` of the crate `perfring`.
-//! `examples/crash.rs` is a program that crashes, with its last events in the ring; `examples/cost.rs` measures.
+//! directory, each into its own ring: `examples/tracing_many.rs` of the crate `perfring`. `examples/crash.rs` is
+//! a program that crashes, with its last events in the ring; `examples/cost.rs` measures.
 //!
 //! # What is written
 //!
 //! | `tracing` | in the ring, see [`perfring_telemetry`] |
 //! |---|---|
-//! | an event | a `log` record of a type of its own: level, target, file and line are in the ring's type table, once; the record has the values and the current span's ids |
+//! | an event | a `log` record of its own type: level, target, file and line are in the ring's type table, once; the record has the values and the current span's ids |
 //! | `message` | `body` |
 //! | level | `severity_number` 1, 5, 9, 13, 17 and `severity_text`; of a span the attribute `level` |
 //! | target | `otel.scope.name` |
@@ -92,12 +92,11 @@
 //!
 //! # Where it is safe
 //!
-//! In a `Debug` that itself logs, or panics. In destructors of thread-local values, except for new spans:
-//! there the registry of `tracing_subscriber` panics. In a child of `fork(2)`, which attaches anew, unless
-//! another thread was noting `otel.` fields of a span, or adding a table for more open spans, at the moment of the fork: the
-//! child has a copy of that thread's lock that is never unlocked.
-//! (`metrics::RingRecorder` has the same limit while another thread looks up or describes an instrument.)
-//! Not in signal handlers.
+//! In a `Debug` that itself logs, or panics. In destructors of thread-local values, except for new spans: there the registry
+//! of `tracing_subscriber` panics. In a child of `fork(2)`, which attaches again, unless another thread was noting `otel.`
+//! fields of a span, or adding a table for more open spans, at the moment of the fork: the child has a copy of that thread's
+//! lock that is never unlocked. (`metrics::RingRecorder` has the same limit while another thread looks up or describes an
+//! instrument.) Not in signal handlers.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 

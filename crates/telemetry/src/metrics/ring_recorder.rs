@@ -21,10 +21,10 @@ use std::sync::{Arc, OnceLock};
 /// | gauge | its value |
 /// | histogram | each measurement; the reader sorts them into buckets |
 ///
-/// Each instrument (a name and labels) has a record type of its own with name, unit, description and
-/// labels in the ring's type table, from its first use. If the table is full by then, they are in each
-/// record instead. Each combination of label values takes an entry in a table that never shrinks: keep
-/// user names, addresses and the like out of labels. The first use may wait for the table's lock: see
+/// Each instrument (a name and labels) has its own record type with name, unit, description and labels
+/// in the ring's type table, from its first use. If the table is full by then, they are in each record
+/// instead. Each combination of label values takes an entry in a table that never shrinks: keep user
+/// names, addresses and the like out of labels. The first use may wait for the table's lock: see
 /// [`Sink`]. Describe an instrument before its first use. A `counter!` elsewhere with the same name and
 /// labels continues the same sum.
 ///
