@@ -32,9 +32,9 @@ const ATTACH_WAIT: Duration = Duration::from_secs(1);
 /// without a lock or a locked instruction, at about the cost of an exclusive producer.
 ///
 /// One value serves all threads of a process: it is `Sync`. A record goes to the ring of the CPU that the
-/// thread runs on, by a restartable sequence (`rseq`, Linux 4.18): a few instructions which the kernel
-/// restarts if the thread is preempted or migrated before the last of them. A ring per CPU is perf's own
-/// shape, and LTTng-UST has prepared for it. See `proto/ABI.md`, "A ring per CPU".
+/// thread runs on, by a restartable sequence (`rseq`, Linux 4.18): a few instructions which the
+/// kernel restarts if the thread is preempted or migrated before the last of them. This is perf's own
+/// shape, a ring per CPU, and what LTTng-UST has prepared for. See `proto/ABI.md`, "A ring per CPU".
 ///
 /// * **Order**: in each ring, the order of publication. Over all of them, by timestamp, with
 ///   [`Options::time`](crate::Options::time): a reader merges them. A thread that migrates keeps its own order
@@ -42,8 +42,7 @@ const ATTACH_WAIT: Duration = Duration::from_secs(1);
 /// * **Rings** are made when a process first finds itself on a CPU, with the options of the others, and
 ///   attached to then: the first record there takes a millisecond or two.
 /// * **Longer payloads** than 512 bytes, and [`CpuProducer::reserve`], close the ring for a moment: they cost
-///   the same as in a shared ring. Every other record costs that, too, while a reservation is open in the
-///   ring.
+///   what they cost in a shared ring, like every record while a reservation is open in the ring.
 /// * **Signal handlers** may publish what is no longer than 512 bytes, in rings that were attached to before. One that
 ///   has interrupted this producer's slow path is refused, and counted. In a library that `dlopen` has loaded, each thread
 ///   publishes once before its handlers do: glibc allocates such a library's thread-locals at their first use.
