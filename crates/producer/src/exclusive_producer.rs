@@ -213,9 +213,9 @@ impl Producer {
         reserve_timeout(&mut self.window, &mut self.clock, kind, len, timeout, refuse)
     }
 
-    /// Publishes one record, and waits for space for at most `timeout`. If there is space, this is
-    /// [`Producer::publish_as`]. A `timeout` of zero waits for nothing, and one of [`Duration::MAX`]
-    /// has no end.
+    /// Publishes one record, and waits for space for at most `timeout`. Where there is space this is
+    /// [`Producer::publish_as`]. A `timeout` of zero waits for
+    /// nothing, and one of [`Duration::MAX`] has no end.
     ///
     /// # Errors
     /// See [`ReserveError`]; only the refusal at the end is counted.
@@ -330,8 +330,9 @@ impl Batch<'_> {
         put(self.window, self.clock, kind, payload, End::Hold)
     }
 
-    /// Adds one record of this type. Returns `false`, and counts nothing, if the ring is full. For a caller that has an
-    /// alternative. That does not publish the batch's held records: end the batch, and a consumer can make room.
+    /// Adds one record of this type. Returns `false`, and counts nothing, if the ring is full. For
+    /// a caller that has an alternative. What the batch holds back is not published by that: end the batch, and a consumer
+    /// can make room.
     ///
     /// # Errors
     /// See [`ReserveError`]; the refusal is counted.
