@@ -77,7 +77,8 @@ pub(crate) struct Args {
     /// command says what is missing, and records the rest
     #[arg(long)]
     why: bool,
-    /// End with code 5 if records were lost
+    /// End with code 5 if records were lost: those that the recording has, and with -n or --consume those that the
+    /// rings count and their streams do not report yet
     #[arg(long)]
     fail_on_loss: bool,
     #[command(flatten)]
@@ -167,6 +168,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         delay,
         polls: 0,
         witness,
+        is_cut: false,
         evidence: 0,
     };
     let ended = recorder.run(&stop);
@@ -224,6 +226,8 @@ struct Recorder<'a> {
     /// Polls after the end.
     polls: usize,
     witness: Option<Witness>,
+    /// It has all N records that it was to record.
+    is_cut: bool,
     /// Records of the kernel and of the witness.
     evidence: u64,
 }
@@ -287,6 +291,7 @@ impl Recorder<'_> {
     fn turn(&mut self, left: &mut u64, until: Option<u64>) -> Result<Turn, Failure> {
         for _ in 0..TURN {
             if *left == 0 {
+                self.is_cut = true;
                 return Ok(Turn::Done);
             }
             let Some(event) = self.live.next()? else {
@@ -373,8 +378,8 @@ impl Recorder<'_> {
     fn end(mut self, ended: Result<(), Failure>) -> Result<(), Failure> {
         let took = self.progress.end();
         let asked = matches!(ended, Ok(()) | Err(Failure::Signal(_)));
-        // A consumer's are reported to the next one.
-        let (ended, untold) = match (asked, self.args.consume) {
+        // A consumer's are reported to the next one; those behind the last of N records come with the records in between.
+        let (ended, untold) = match (asked, self.args.consume || self.is_cut) {
             (true, false) => (self.take_untold().and(ended), 0),
             (true, true) => (ended, self.live.untold()),
             (false, _) => (ended, 0),
@@ -408,8 +413,8 @@ impl Recorder<'_> {
                 said += &format!("; {left_out} others were not selected");
             }
             if untold > 0 {
-                let reports = "the ring counts them, and reports them to its next consumer";
-                said += &format!("; {} more were lost: {reports}", count(untold, "record"));
+                let are = "counted by the rings and not yet reported in their streams";
+                said += &format!("; {untold} more lost records are {are}");
             }
             work_done(&said, lost);
         }
