@@ -7,53 +7,16 @@ use crate::part::{Audience, Duty, Part};
 use crate::payload::SMALL;
 use crate::player::{Entry, LINE};
 use crate::rows::Kind;
+use crate::scale::Scale;
 use crate::waits::WaitStrategy;
 use crate::workload::Workload;
 use std::path::Path;
-use std::time::Duration;
 
 /// Trips before those that count.
 const WARM_UP: u64 = 1000;
 const WARM_UP_SLEEPING: u64 = 20;
 /// A sleeper is far slower than a busy reader.
 const SLEEPING_TRIPS_PART: u64 = 20;
-
-/// How much is measured of each kind.
-#[derive(Clone, Debug)]
-pub struct Scale {
-    /// Samples of each kind, at one distance.
-    pub repetitions: usize,
-    /// How long a sender sends for one sample.
-    pub seconds_per_sample: f64,
-    /// It also stops after so many records of 64 bytes, or an eighth as many long ones.
-    pub max_records: u64,
-    /// Round trips of a latency sample.
-    pub round_trips: u64,
-    /// Cold starts of a sample.
-    pub cold_starts: u64,
-    /// Bytes of each ring.
-    pub data_size: u64,
-    /// How readers wait where the harness can choose, except for latencies.
-    pub pace: WaitStrategy,
-    /// How long processes may take beyond a sample's own time: an end that has not answered by then
-    /// counts as hung.
-    pub patience: Duration,
-}
-
-impl Default for Scale {
-    fn default() -> Self {
-        Scale {
-            repetitions: 5,
-            seconds_per_sample: 0.3,
-            max_records: u64::MAX,
-            round_trips: 100_000,
-            cold_starts: 9,
-            data_size: 1 << 20,
-            pace: WaitStrategy::default(),
-            patience: Duration::from_secs(20),
-        }
-    }
-}
 
 /// A kind of sample of one contestant.
 #[derive(Clone, Copy)]
@@ -110,15 +73,9 @@ impl Case {
 
     /// Returns what each process does, with so many channels where their memory is measured: first
     /// the receivers', then the senders'.
-    pub fn processes(
-        &self,
-        scale: &Scale,
-        placed: &Placed,
-        rings: u64,
-        dir: &Path,
-    ) -> Vec<Vec<Part>> {
+    pub fn processes(&self, scale: &Scale, placed: &Placed, rings: u64, dir: &Path) -> Vec<Part> {
         let (limit, setup) = (self.limit(scale), self.setup(scale));
-        let location = self.entry.player().map(|player| player.about(&setup).location);
+        let location = self.entry.player().map(|player| (player.about)(&setup).location);
         let workload = self.kind.workload;
         let stream = matches!(workload, Workload::Throughput | Workload::Overwrite);
         let part = |duty, core: Option<&usize>, index| Part {
@@ -137,7 +94,7 @@ impl Case {
         // It stays on its core: less is enough.
         let short = Limit { seconds: limit.seconds / 4.0, ..limit };
         let two = |one, other| vec![part(one, here, 0), part(other, there, 0)];
-        let parts: Vec<Part> = match workload {
+        match workload {
             _ if self.entry.is_memcpy() => vec![part(Duty::Copy(short), there, 0)],
             _ if self.entry.name == LINE.name => {
                 let trips = scale.round_trips;
@@ -170,10 +127,6 @@ impl Case {
                     .map(|index| part(Duty::Send(limit), placed.senders.get(index), index));
                 receivers.chain(senders).collect()
             }
-        };
-        match location {
-            Some(Location::Threads) => vec![parts],
-            _ => parts.into_iter().map(|part| vec![part]).collect(),
         }
     }
 }

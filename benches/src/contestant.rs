@@ -15,8 +15,6 @@ use std::time::Duration;
 pub enum Location {
     /// In two processes.
     Processes,
-    /// In two threads of one process: an upper bound, not a rival.
-    Threads,
     /// The kernel writes, as a BPF program requests.
     Kernel,
 }
@@ -26,7 +24,6 @@ impl Location {
     pub fn words(self) -> &'static str {
         match self {
             Location::Processes => "processes",
-            Location::Threads => "threads",
             Location::Kernel => "kernel and process",
         }
     }
@@ -42,8 +39,6 @@ pub enum Role {
     Ours,
     /// Another means of transfer between processes.
     Rival,
-    /// Between threads of one process: an upper bound.
-    Reference,
 }
 
 /// The settings of a channel.
@@ -85,42 +80,44 @@ pub struct Can {
     pub senders: Result<(), &'static str>,
     /// Overwriting the oldest records.
     pub overwrite: Result<(), &'static str>,
+    /// Overwriting with one sender, where it overwrites with several.
+    pub overwrite_alone: Result<(), &'static str>,
+    /// A reader that follows while the oldest records are overwritten.
+    pub follow: Result<(), &'static str>,
     /// Several receivers of every record, which lose nothing or know what they lost.
     pub receivers: Result<(), &'static str>,
+    /// Several receivers of every record, for all of which the sender waits.
+    pub wait_for_many: Result<(), &'static str>,
     /// A receiver that sleeps in the kernel.
     pub sleeping: Result<(), &'static str>,
     /// A sender can find out that there is no room.
     pub refuses: Result<(), &'static str>,
-}
-
-/// Combinations that a contestant cannot do although it can do the parts, each with the reason.
-#[derive(Clone, Copy, Debug)]
-pub struct Cannot {
-    /// A reader that follows while the oldest records are overwritten.
-    pub follow: Result<(), &'static str>,
-    /// Overwriting with one sender: it is meant for several.
-    pub overwrite_alone: Result<(), &'static str>,
-    /// Several receivers of every record, for all of which the sender waits.
-    pub wait_for_many: Result<(), &'static str>,
     /// Anything but latency.
     pub but_latency: Result<(), &'static str>,
 }
 
-impl Cannot {
-    /// It can do every combination of what it can do.
-    pub const NOTHING: Self = Cannot {
-        follow: Ok(()),
-        overwrite_alone: Ok(()),
-        wait_for_many: Ok(()),
-        but_latency: Ok(()),
-    };
+impl Can {
+    /// Everything, with payloads of this length.
+    pub const fn all(payload: usize) -> Self {
+        Can {
+            payload,
+            lossless: Ok(()),
+            senders: Ok(()),
+            overwrite: Ok(()),
+            overwrite_alone: Ok(()),
+            follow: Ok(()),
+            receivers: Ok(()),
+            wait_for_many: Ok(()),
+            sleeping: Ok(()),
+            refuses: Ok(()),
+            but_latency: Ok(()),
+        }
+    }
 }
 
 /// The description of a contestant.
 #[derive(Clone, Debug)]
 pub struct About {
-    /// Its name in tables.
-    pub name: &'static str,
     /// Crate, library or kernel, with its version.
     pub version: String,
     /// Where its ends run.
@@ -135,9 +132,8 @@ pub struct About {
 ///
 /// A `path` is new and in memory; a contestant that needs a name derives it from the path. `create`
 /// is called once, in the process of the first receiver, and its result lives until both sides are
-/// done. Then all receivers and senders are opened: the first receiver in the same process, the
-/// senders in others (or threads, see [`Location`]). Opening one may wait for its other end, as
-/// each is opened in a process or thread of its own.
+/// done. Then all receivers and senders are opened: the first receiver in the same process, all
+/// others in a process each. Opening one may wait for its other end.
 pub trait Contestant: 'static {
     /// Its writing end.
     type Sender: Sender;
@@ -154,11 +150,6 @@ pub trait Contestant: 'static {
 
     /// Returns what it can be asked to do.
     fn can() -> Can;
-
-    /// Returns the combinations that it cannot be asked to do.
-    fn cannot() -> Cannot {
-        Cannot::NOTHING
-    }
 
     /// Describes it with these settings.
     fn about(setup: &Setup) -> About;

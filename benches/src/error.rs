@@ -35,15 +35,6 @@ pub enum BenchError {
         /// The error.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// Records were lost where none may be, or differ from what was sent, or counts disagree.
-    /// Reported with the rest, after the table.
-    #[error("{lost} records lost where producers wait, {bad} damaged or wrongly counted")]
-    Damaged {
-        /// Lost where producers wait for room.
-        lost: u64,
-        /// Different from what the producer had written, or not counted as they should be.
-        bad: u64,
-    },
     /// Something was damaged, lost, wrongly reported, or did not work: sentences.
     #[error("{0}")]
     Faults(String),

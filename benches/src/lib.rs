@@ -8,25 +8,21 @@
 //! from one second to the next, and rates then fall several-fold. Ratios are therefore formed only
 //! among samples of one distance.
 //!
-//! * `throughput`: drop mode, one producer, one reader, by payload. `floor` is two positions and
-//!   raw pointers over the same layout, `memcpy` is one process copying the payload.
-//! * `overwrite`: what a record costs the producer, in drop mode with a keen reader, in overwrite
-//!   mode with no reader, and with an observer that follows.
-//! * `latency`: half a round trip over two rings, beside that of a bare cache line.
-//! * `many`: shared rings with many producer processes, alone and with a consumer, beside the ring
-//!   of one producer and, where it may be used, the kernel's BPF ring buffer.
+//! [`Workload`](workload::Workload) has the comparisons, [`entrants`] the contestants; `compare/ROWS.md` describes the report.
 //!
 //! `cargo bench` runs it, and so does `perfring bench`. The comparison with other libraries, a
 //! package of its own, has the same harness and more contestants. A program that calls [`run`] must
 //! pass [`CHILD_ARG`] to [`child`]:
 //!
 //! ```no_run
+//! use perfring_bench::entrants::OURS;
+//!
 //! let args: Vec<String> = std::env::args().skip(1).collect();
 //! if args.first().is_some_and(|arg| arg == perfring_bench::CHILD_ARG) {
-//!     perfring_bench::child(&args[1..])?;
+//!     perfring_bench::child(&args[1..], &OURS)?;
 //! } else {
 //!     let options = perfring_bench::Options::parse(args)?;
-//!     perfring_bench::run(&options, &mut std::io::stdout(), &mut std::io::stderr())?;
+//!     perfring_bench::run(&OURS, &options, &mut std::io::stdout(), &mut std::io::stderr())?;
 //! }
 //! # Ok::<(), perfring_bench::BenchError>(())
 //! ```
@@ -43,11 +39,10 @@ pub mod contestant;
 pub mod cores;
 pub mod drive;
 pub mod duty;
+pub mod entrants;
 pub mod error;
-mod groups;
+pub mod kinds;
 pub mod machine;
-mod many;
-mod measure;
 mod options;
 pub mod part;
 pub mod payload;
@@ -55,63 +50,86 @@ pub mod player;
 pub mod program;
 #[allow(unsafe_code, reason = "the floor is raw pointers: that is what makes it the floor")]
 pub mod raw;
-mod report;
 pub mod rows;
+mod run;
 pub mod sample;
+pub mod scale;
 pub mod stage;
 pub mod stats;
-pub mod tables;
+mod summary;
+mod table;
 pub mod turns;
 pub mod waits;
 pub mod workload;
 
-use std::io::{self, Write};
+use entrants::Entrants;
+use rows::Row;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
-pub use child::{Find, child as child_of};
+pub use child::child;
 pub use error::{BenchError, Result};
-pub use options::{Options, Part, USAGE};
+pub use options::{Options, USAGE};
 pub use part::CHILD_ARG;
+pub use run::run as measure;
+pub use summary::faults;
 
-/// Measures, and writes the report to `out`: a table, or one JSON object a line. Progress goes to
+/// Measures, and writes the report to `out`: tables, or one JSON object a line. Progress goes to
 /// `log`.
 ///
 /// # Errors
-/// See [`BenchError`]. [`BenchError::Damaged`] comes after the whole report.
-pub fn run(options: &Options, out: &mut dyn Write, log: &mut dyn Write) -> Result<()> {
-    measure::run(options, out, log)
+/// See [`BenchError`]. [`BenchError::Faults`] comes after the whole report.
+pub fn run(
+    entrants: &Entrants,
+    options: &Options,
+    out: &mut dyn Write,
+    log: &mut dyn Write,
+) -> Result<()> {
+    if options.list {
+        return run::list(entrants, options, out);
+    }
+    let stdout = options.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    let mut file = match &options.json {
+        Some(path) if !stdout => Some(BufWriter::new(File::create(path)?)),
+        _ => None,
+    };
+    let mut each = |row: &Row| -> Result<()> {
+        let json: &mut dyn Write = match &mut file {
+            Some(file) => file,
+            None if stdout => out,
+            None => return Ok(()),
+        };
+        let mut line = serde_json::to_vec(row)?;
+        line.push(b'\n');
+        json.write_all(&line)?;
+        // For readers that follow the file, and for an interrupted run.
+        Ok(json.flush()?)
+    };
+    let rows = measure(entrants, options, &mut each, log)?;
+    if !stdout {
+        table::write(&rows, out)?;
+        out.flush()?;
+    }
+    let faults = faults(&rows);
+    if faults.is_empty() { Ok(()) } else { Err(BenchError::Faults(faults.join("\n"))) }
 }
 
-/// Runs the child's side: plays its parts in a sample.
-///
-/// # Errors
-/// See [`BenchError`].
-pub fn child(args: &[String]) -> Result<()> {
-    child::child(args, |name| {
-        groups::ENTRIES.into_iter().chain([many::crew::ENTRY]).find(|entry| entry.name == name)
-    })
-}
-
-/// The complete `main` of the `ring` benchmark.
-///
-/// As with other harnesses, no `--bench` and no option at all means that `cargo test` has run it:
-/// then it runs the short mode.
+/// The complete `main` of a program with these contestants.
 #[must_use]
-pub fn main_from_args() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+pub fn main_of(entrants: &Entrants, args: Vec<String>) -> ExitCode {
     exit_code(if args.first().is_some_and(|arg| arg == CHILD_ARG) {
-        child(&args[1..])
+        child(&args[1..], entrants)
     } else if args.iter().any(|arg| arg == "--help" || arg == "-h") {
         io::stdout().write_all(USAGE.as_bytes()).map_err(BenchError::from)
     } else {
-        let parsed = if args.is_empty() { Ok(Options::short()) } else { Options::parse(args) };
-        parsed.and_then(|options| run(&options, &mut io::stdout(), &mut io::stderr()))
+        let run = |options| run(entrants, &options, &mut io::stdout(), &mut io::stderr());
+        Options::parse(args).and_then(run)
     })
 }
 
 /// Writes the error, if there is one, to standard error. Returns the code of a program's end.
-#[must_use]
-pub fn exit_code(result: Result<()>) -> ExitCode {
+fn exit_code(result: Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         // The reader of the report has closed it.

@@ -1,134 +1,89 @@
 //! What to measure, and for how long.
 
-use crate::case::Scale;
 use crate::error::{BenchError, Result};
 use crate::part::SENDERS_MAX;
 use crate::payload::PAYLOADS;
-use crate::waits::WaitStrategy;
+use crate::scale::Scale;
+use crate::workload::Workload;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// The options, for `--help`.
 pub const USAGE: &str = "\
-Measures perfring between two processes, beside the least code that moves the same bytes.
+Measures perfring between processes, beside the least code that moves the same bytes.
 
+  --only W,W               of throughput, latency, wakeup, producers, overwrite, fanout, full, cold, memory
+  --contestants NAME,NAME  besides the limits; see --list [all]
+  --payloads N,N           of 8, 64, 256, 1024, 4096, 16384, 65472 [all]
+  --producers N,N          or --senders: processes of producers, 1 to 64 each [1,2,4,8]
+  --receivers N,N          receivers of fanout [1,4,16]
   --repetitions N          samples of each kind, the contestants taking turns [5]
   --seconds-per-sample S   [0.3]
-  --payloads N,N           of 8, 64, 256, 1024, 4096, 16384, 65472 [all]
-  --reader STRATEGY        latency, throughput or adaptive, for all readers [adaptive]
-  --only PART,PART         of throughput, overwrite, latency, many [all]
-  --producers N,N          processes of many, 1 to 64 each [1,2,4,8]
   --data-size BYTES        of each ring, a power of two [1048576]
+  --reader STRATEGY        or --pace: latency, throughput or adaptive, for all readers that poll [adaptive]
   --short                  a few records of each kind, to see that it works
-  --json                   one JSON object a line
+  --list                   lists the contestants, and those that cannot run here
+  --json [FILE]            one JSON object a line; without a file, on standard output instead of tables
 ";
-
-/// One of the benchmarks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Records a second from one process to the other.
-    Throughput,
-    /// Nanoseconds a record for a producer that overwrites.
-    Overwrite,
-    /// Half a round trip.
-    Latency,
-    /// Many producer processes and one ring.
-    Many,
-}
-
-impl Part {
-    /// In the order of the report.
-    const ALL: [Part; 4] = [Part::Throughput, Part::Overwrite, Part::Latency, Part::Many];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Part::Throughput => "throughput",
-            Part::Overwrite => "overwrite",
-            Part::Latency => "latency",
-            Part::Many => "many",
-        }
-    }
-}
-
-impl FromStr for Part {
-    type Err = BenchError;
-
-    fn from_str(text: &str) -> Result<Self> {
-        Part::ALL
-            .into_iter()
-            .find(|part| part.name() == text)
-            .ok_or_else(|| BenchError::Usage(format!("no such part: {text}")))
-    }
-}
 
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Samples of each kind.
-    pub repetitions: usize,
-    /// How long a producer produces for one sample.
-    pub seconds_per_sample: f64,
-    /// A producer also stops after this many records.
-    pub max_records: u64,
-    /// Round trips of one latency sample.
-    pub round_trips: u64,
-    /// Payload lengths, of [`PAYLOADS`].
+    /// The comparisons to run; empty means the program's usual ones.
+    pub workloads: Vec<Workload>,
+    /// The contestants by name; empty means all.
+    pub contestants: Vec<String>,
+    /// Payload lengths of [`Workload::Throughput`], of [`PAYLOADS`].
     pub payloads: Vec<usize>,
-    /// How every reader waits.
-    pub reader: WaitStrategy,
-    /// Which benchmarks to run.
-    pub parts: Vec<Part>,
-    /// How many producers, in [`Part::Many`]: 1 to 64.
-    pub producers: Vec<usize>,
-    /// Size of each ring's data area in bytes: a power of two, at least 64 KiB.
-    pub data_size: u64,
-    /// JSON lines instead of a table.
-    pub json: bool,
+    /// Senders of [`Workload::Producers`].
+    pub senders: Vec<usize>,
+    /// Receivers of [`Workload::Fanout`].
+    pub receivers: Vec<usize>,
+    /// How much is measured of each kind.
+    pub scale: Scale,
+    /// A few records of each kind: one round, and no more.
+    pub short: bool,
+    /// Only the contestants are listed.
+    pub list: bool,
+    /// Where JSON lines go; `-` is the standard output, which then has no table.
+    pub json: Option<PathBuf>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Options {
-            repetitions: 5,
-            seconds_per_sample: 0.3,
-            max_records: u64::MAX,
-            round_trips: 100_000,
+            workloads: Vec::new(),
+            contestants: Vec::new(),
             payloads: PAYLOADS.to_vec(),
-            reader: WaitStrategy::default(),
-            parts: Part::ALL.to_vec(),
-            producers: vec![1, 2, 4, 8],
-            data_size: 1 << 20,
-            json: false,
+            senders: vec![1, 2, 4, 8],
+            receivers: vec![1, 4, 16],
+            scale: Scale::default(),
+            short: false,
+            list: false,
+            json: None,
         }
     }
 }
 
 impl Options {
-    /// Returns how much is measured of each kind.
-    pub(crate) fn scale(&self) -> Scale {
-        Scale {
-            repetitions: self.repetitions,
-            seconds_per_sample: self.seconds_per_sample,
-            max_records: self.max_records,
-            round_trips: self.round_trips,
-            data_size: self.data_size,
-            pace: self.reader,
-            ..Scale::default()
-        }
-    }
-
     /// Returns options for a few records of each kind: checks that everything works, measures
     /// nothing.
     #[must_use]
     pub fn short() -> Self {
         Options {
-            repetitions: 1,
-            // Only the count ends a sample, however slow the machine is.
-            seconds_per_sample: 3600.0,
-            max_records: 20_480,
-            // Few, and few before them: beside other busy processes a trip takes two turns of a
-            // core.
-            round_trips: 33,
-            producers: vec![1, 3],
+            payloads: vec![8, 64, 4096, 65_472],
+            senders: vec![1, 3],
+            receivers: vec![1, 3],
+            scale: Scale {
+                repetitions: 1,
+                // Only the count ends a sample, however slow the machine is.
+                seconds_per_sample: 30.0,
+                max_records: 20_480,
+                round_trips: 200,
+                cold_starts: 2,
+                ..Scale::default()
+            },
+            short: true,
             ..Options::default()
         }
     }
@@ -141,38 +96,47 @@ impl Options {
         let args: Vec<String> = args.into_iter().collect();
         let short = args.iter().any(|arg| arg == "--short");
         let mut options = if short { Options::short() } else { Options::default() };
-        let mut args = args.into_iter();
+        let mut args = args.into_iter().peekable();
         while let Some(arg) = args.next() {
             let (name, inline) = match arg.split_once('=') {
                 Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
                 None => (arg, None),
             };
             let mut value = || {
-                inline
-                    .clone()
-                    .or_else(|| args.next())
-                    .ok_or_else(|| BenchError::Usage(format!("{name} needs a value")))
+                let next = || args.next_if(|next| !next.starts_with("--"));
+                inline.clone().or_else(next)
             };
+            let missing = || BenchError::Usage(format!("{name} needs a value"));
+            let scale = &mut options.scale;
             match name.as_str() {
                 "--bench" | "--short" => {}
-                "--json" => options.json = true,
-                "--repetitions" => options.repetitions = number(&name, &value()?)?,
-                "--seconds-per-sample" => options.seconds_per_sample = number(&name, &value()?)?,
-                "--data-size" => options.data_size = number(&name, &value()?)?,
-                "--reader" => options.reader = value()?.parse()?,
-                "--payloads" => {
-                    options.payloads =
-                        value()?.split(',').map(|n| number(&name, n)).collect::<Result<_, _>>()?;
+                "--list" => options.list = true,
+                "--json" => options.json = Some(value().unwrap_or_else(|| "-".into()).into()),
+                _ => {
+                    let mut of = || value().ok_or_else(missing);
+                    match name.as_str() {
+                        "--repetitions" => scale.repetitions = number(&name, &of()?)?,
+                        "--seconds-per-sample" => {
+                            scale.seconds_per_sample = number(&name, &of()?)?;
+                        }
+                        "--data-size" => scale.data_size = number(&name, &of()?)?,
+                        "--reader" | "--pace" => scale.pace = of()?.parse()?,
+                        "--payloads" => options.payloads = numbers(&name, &of()?)?,
+                        "--producers" | "--senders" => options.senders = numbers(&name, &of()?)?,
+                        "--receivers" => options.receivers = numbers(&name, &of()?)?,
+                        "--only" => {
+                            options.workloads =
+                                of()?.split(',').map(str::parse).collect::<Result<_, _>>()?;
+                        }
+                        "--contestants" => {
+                            options.contestants = of()?.split(',').map(str::to_owned).collect();
+                        }
+                        _ => {
+                            let why = format!("unknown option {name}\n{USAGE}");
+                            return Err(BenchError::Usage(why));
+                        }
+                    }
                 }
-                "--producers" => {
-                    options.producers =
-                        value()?.split(',').map(|n| number(&name, n)).collect::<Result<_, _>>()?;
-                }
-                "--only" => {
-                    options.parts =
-                        value()?.split(',').map(str::parse).collect::<Result<_, _>>()?;
-                }
-                _ => return Err(BenchError::Usage(format!("unknown option {name}\n{USAGE}"))),
             }
         }
         options.check()?;
@@ -180,28 +144,36 @@ impl Options {
     }
 
     /// Checks whether a run is possible with them.
-    pub(crate) fn check(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`BenchError::Usage`] if one of them is invalid.
+    pub fn check(&self) -> Result<()> {
         let complain = |what: String| Err(BenchError::Usage(what));
+        let Scale { data_size, seconds_per_sample, repetitions, .. } = self.scale;
         if let Some(payload) = self.payloads.iter().find(|n| !PAYLOADS.contains(n)) {
             return complain(format!("payload {payload} is not one of {PAYLOADS:?}"));
         }
-        if !self.data_size.is_power_of_two() || !(1 << 16..=1 << 32).contains(&self.data_size) {
+        if !data_size.is_power_of_two() || !(1 << 16..=1 << 32).contains(&data_size) {
             return complain(format!(
-                "data size {} is not a power of two from 64 KiB to 4 GiB",
-                self.data_size
+                "data size {data_size} is not a power of two from 64 KiB to 4 GiB"
             ));
         }
-        if !(self.seconds_per_sample > 0.0 && self.seconds_per_sample <= 3600.0) {
-            return complain(format!("{} seconds per sample", self.seconds_per_sample));
+        if !(seconds_per_sample > 0.0 && seconds_per_sample <= 3600.0) {
+            return complain(format!("{seconds_per_sample} seconds per sample"));
         }
-        if let Some(n) = self.producers.iter().find(|n| !(1..=SENDERS_MAX).contains(*n)) {
-            return complain(format!("{n} producers: 1 to {SENDERS_MAX} can be measured"));
+        let mut crowd = self.senders.iter().chain(&self.receivers);
+        if let Some(n) = crowd.find(|n| !(1..=SENDERS_MAX).contains(*n)) {
+            return complain(format!("{n} at once: 1 to {SENDERS_MAX} can be measured"));
         }
-        if self.repetitions == 0 || self.round_trips == 0 {
+        if repetitions == 0 {
             return complain("nothing to repeat".to_owned());
         }
         Ok(())
     }
+}
+
+fn numbers(name: &str, text: &str) -> Result<Vec<usize>> {
+    text.split(',').map(|text| number(name, text)).collect()
 }
 
 fn number<T: FromStr>(name: &str, text: &str) -> Result<T> {
@@ -213,6 +185,7 @@ fn number<T: FromStr>(name: &str, text: &str) -> Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::waits::WaitStrategy;
 
     fn parse(line: &str) -> Result<Options> {
         Options::parse(line.split_whitespace().map(str::to_owned))
@@ -221,12 +194,15 @@ mod tests {
     #[test]
     fn options_are_taken_and_nonsense_is_refused() {
         let options =
-            parse("--bench --json --payloads=8,64 --reader latency --only latency,many").unwrap();
-        assert!(options.json);
-        assert_eq!((options.payloads, options.reader), (vec![8, 64], WaitStrategy::Latency));
-        assert_eq!(options.parts, [Part::Latency, Part::Many]);
-        assert_eq!(parse("--producers 1,16").unwrap().producers, [1, 16]);
-        assert_eq!(parse("--repetitions 7 --short").unwrap().repetitions, 7);
+            parse("--bench --json --payloads=8,64 --reader latency --only latency,producers")
+                .unwrap();
+        assert_eq!(options.json.unwrap().to_str(), Some("-"));
+        assert_eq!(options.payloads, [8, 64]);
+        assert_eq!(options.scale.pace, WaitStrategy::Latency);
+        assert_eq!(options.workloads, [Workload::Latency, Workload::Producers]);
+        assert_eq!(parse("--json rows --list").unwrap().json.unwrap().to_str(), Some("rows"));
+        assert_eq!(parse("--producers 1,16").unwrap().senders, [1, 16]);
+        assert_eq!(parse("--repetitions 7 --short").unwrap().scale.repetitions, 7);
         for bad in [
             "--payloads 7",
             "--reader",
@@ -236,6 +212,7 @@ mod tests {
             "--repetitions 0",
             "--producers 0",
             "--producers 1,65",
+            "--only --short",
             "--frobnicate",
         ] {
             assert!(matches!(parse(bad), Err(BenchError::Usage(_))), "{bad}");

@@ -85,8 +85,6 @@ pub enum Duty {
     AskLine(u64),
     /// The other side of it.
     AnswerLine(u64),
-    /// A part of its own contestant, as JSON.
-    Race(String),
 }
 
 /// The part of one end in a sample.
@@ -107,15 +105,15 @@ pub struct Part {
     pub pool: bool,
 }
 
-/// The tasks of one process: a thread for each part, if there are several.
+/// The task of one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
     /// The contestant.
     pub contestant: String,
     /// A page that all parts of the sample share.
     pub page: PathBuf,
-    /// The parts to be played here.
-    pub parts: Vec<Part>,
+    /// The part to be played here.
+    pub part: Part,
 }
 
 /// The results of one end.
@@ -144,9 +142,6 @@ pub struct Found {
     pub histogram: Vec<(f64, u64)>,
     /// Time from nothing to the first record, in nanoseconds, for each start.
     pub cold_ns: Vec<u64>,
-    /// Attempts that found no room, a held lock, an older reservation or anything else in the way,
-    /// where each is counted.
-    pub causes: [u64; 4],
 }
 
 /// A message of a process.

@@ -1,12 +1,11 @@
 //! A contestant without its types, and the parts that it can play.
 
-use crate::contestant::{About, Can, Cannot, Contestant, Role, Setup};
+use crate::contestant::{About, Can, Contestant, Role, Setup};
 use crate::duty;
 use crate::error::{BenchError, Result};
 use crate::part::{Duty, Part};
 use crate::payload::{SMALL, sized};
 use crate::stage::Stage;
-use std::marker::PhantomData;
 
 /// How a contestant takes part.
 #[derive(Clone, Copy)]
@@ -14,7 +13,7 @@ pub enum Kind {
     /// It has no two ends with something in between: this plays each of its parts.
     Bare(fn(&Part, &Stage<'_>) -> Result<()>),
     /// Two ends with something in between.
-    Ends(&'static dyn Player),
+    Ends(Player),
     /// It was not compiled in: how to add it.
     NotBuilt(&'static str),
 }
@@ -38,11 +37,23 @@ pub const LINE: Entry = Entry { name: "line", role: Role::Limit, kind: Kind::Bar
 impl Entry {
     /// Returns a contestant with two ends.
     pub const fn of<C: Contestant>(name: &'static str, role: Role) -> Self {
-        Entry { name, role, kind: Kind::Ends(&Of::<C>::NEW) }
+        let player = Player {
+            check: C::check,
+            can: C::can,
+            about: C::about,
+            kernel_bytes: C::kernel_bytes,
+            play: play::<C>,
+        };
+        Entry { name, role, kind: Kind::Ends(player) }
+    }
+
+    /// Returns a contestant that was not compiled in, and how to add it.
+    pub const fn not_built(name: &'static str, how: &'static str) -> Self {
+        Entry { name, role: Role::Rival, kind: Kind::NotBuilt(how) }
     }
 
     /// Returns it without its type, if it has two ends.
-    pub fn player(&self) -> Option<&'static dyn Player> {
+    pub fn player(&self) -> Option<Player> {
         match self.kind {
             Kind::Ends(player) => Some(player),
             _ => None,
@@ -52,7 +63,7 @@ impl Entry {
     /// Returns why it cannot run here, if so.
     pub fn absent(&self) -> Option<String> {
         match self.kind {
-            Kind::Ends(player) => player.check().err(),
+            Kind::Ends(player) => (player.check)().err(),
             Kind::NotBuilt(how) => Some(how.to_owned()),
             Kind::Bare(_) => None,
         }
@@ -64,111 +75,74 @@ impl Entry {
     }
 }
 
-/// The operations of any contestant that has two ends.
-pub trait Player: Sync {
+/// The operations of a contestant that has two ends, without its types.
+#[derive(Clone, Copy)]
+pub struct Player {
     /// See [`Contestant::check`].
-    fn check(&self) -> Result<(), String>;
-
+    pub check: fn() -> Result<(), String>,
     /// See [`Contestant::can`].
-    fn can(&self) -> Can;
-
-    /// See [`Contestant::cannot`].
-    fn cannot(&self) -> Cannot;
-
+    pub can: fn() -> Can,
     /// See [`Contestant::about`].
-    fn about(&self, setup: &Setup) -> About;
-
+    pub about: fn(&Setup) -> About,
     /// See [`Contestant::kernel_bytes`].
-    fn kernel_bytes(&self, setup: &Setup) -> Option<u64>;
-
+    pub kernel_bytes: fn(&Setup) -> Option<u64>,
     /// Plays a part, up to the end of the sample.
-    fn play(&self, part: &Part, stage: &Stage<'_>) -> Result<()>;
+    pub play: fn(&Part, &Stage<'_>) -> Result<()>,
 }
 
-/// The contestant of this type, without its type.
-pub struct Of<C>(PhantomData<fn() -> C>);
-
-impl<C> Of<C> {
-    /// It holds nothing.
-    pub const NEW: Self = Of(PhantomData);
-}
-
-impl<C: Contestant> Player for Of<C> {
-    fn check(&self) -> Result<(), String> {
-        C::check()
-    }
-
-    fn can(&self) -> Can {
-        C::can()
-    }
-
-    fn cannot(&self) -> Cannot {
-        C::cannot()
-    }
-
-    fn about(&self, setup: &Setup) -> About {
-        C::about(setup)
-    }
-
-    fn kernel_bytes(&self, setup: &Setup) -> Option<u64> {
-        C::kernel_bytes(setup)
-    }
-
-    fn play(&self, part: &Part, stage: &Stage<'_>) -> Result<()> {
-        let (path, setup) = (&part.path, &part.setup);
-        // Ends, and what they are held by, live until all parts have ended.
-        match &part.duty {
-            Duty::Send(limit) => {
-                stage.created()?;
-                let mut sender = C::sender(path, setup, part.index)?;
-                stage.done(
-                    sized!(setup.payload, N => duty::send::<N>(&mut sender, part, *limit, stage))?,
-                )
-            }
-            Duty::Receive { audience, yields } => {
-                let _held = match part.index {
-                    0 => Some(C::create(path, setup)?),
-                    _ => None,
-                };
-                stage.created()?;
-                let mut receiver = C::receiver(path, setup, part.index)?;
-                let polling = (*audience, *yields);
-                stage.done(sized!(
-                    setup.payload,
-                    N => duty::receive::<N>(&mut receiver, part, polling, stage)
-                )?)
-            }
-            Duty::Offer(limit) => {
-                stage.created()?;
-                let mut sender = C::sender(path, setup, part.index)?;
-                stage.done(duty::offer::<SMALL>(&mut sender, part, *limit, stage)?)
-            }
-            // Both open there and then back: an end that waits for its other end finds it.
-            Duty::Ask { limit, warm_up, back } => {
-                let _held = C::create(back, setup)?;
-                stage.created()?;
-                let mut there = C::sender(path, setup, 0)?;
-                let mut back = C::receiver(back, setup, 0)?;
-                let (limits, sleeping) = ((*limit, *warm_up), setup.sleeping);
-                stage.done(duty::ask::<SMALL>(&mut there, &mut back, limits, sleeping, stage)?)
-            }
-            Duty::Answer { back } => {
-                let _held = C::create(path, setup)?;
-                stage.created()?;
-                let mut there = C::receiver(path, setup, 0)?;
-                let mut back = C::sender(back, setup, 0)?;
-                stage.done(duty::answer::<SMALL>(&mut there, &mut back, setup.sleeping, stage)?)
-            }
-            Duty::ColdReceive(times) => duty::cold_receive::<C>(part, *times, stage),
-            Duty::ColdSend(times) => duty::cold_send::<C>(part, *times, stage),
-            Duty::HoldReceive { rings, records } => {
-                duty::hold_receive::<C>(part, *rings, *records, stage)
-            }
-            Duty::HoldSend { rings, records } => {
-                duty::hold_send::<C>(part, *rings, *records, stage)
-            }
-            other => Err(BenchError::Usage(format!("{other:?} has no two ends"))),
+/// Plays a part of a contestant that has two ends.
+fn play<C: Contestant>(part: &Part, stage: &Stage<'_>) -> Result<()> {
+    let (path, setup) = (&part.path, &part.setup);
+    // Ends, and what they are held by, live until all parts have ended.
+    match &part.duty {
+        Duty::Send(limit) => {
+            stage.created()?;
+            let mut sender = C::sender(path, setup, part.index)?;
+            stage.done(
+                sized!(setup.payload, N => duty::send::<N>(&mut sender, part, *limit, stage))?,
+            )
         }
+        Duty::Receive { audience, yields } => {
+            let _held = match part.index {
+                0 => Some(C::create(path, setup)?),
+                _ => None,
+            };
+            stage.created()?;
+            let mut receiver = C::receiver(path, setup, part.index)?;
+            let polling = (*audience, *yields);
+            stage.done(sized!(
+                setup.payload,
+                N => duty::receive::<N>(&mut receiver, part, polling, stage)
+            )?)
+        }
+        Duty::Offer(limit) => {
+            stage.created()?;
+            let mut sender = C::sender(path, setup, part.index)?;
+            stage.done(duty::offer::<SMALL>(&mut sender, part, *limit, stage)?)
+        }
+        // Both open there and then back: an end that waits for its other end finds it.
+        Duty::Ask { limit, warm_up, back } => {
+            let _held = C::create(back, setup)?;
+            stage.created()?;
+            let mut there = C::sender(path, setup, 0)?;
+            let mut back = C::receiver(back, setup, 0)?;
+            let (limits, sleeping) = ((*limit, *warm_up), setup.sleeping);
+            stage.done(duty::ask::<SMALL>(&mut there, &mut back, limits, sleeping, stage)?)
+        }
+        Duty::Answer { back } => {
+            let _held = C::create(path, setup)?;
+            stage.created()?;
+            let mut there = C::receiver(path, setup, 0)?;
+            let mut back = C::sender(back, setup, 0)?;
+            stage.done(duty::answer::<SMALL>(&mut there, &mut back, setup.sleeping, stage)?)
+        }
+        Duty::ColdReceive(times) => duty::cold_receive::<C>(part, *times, stage),
+        Duty::ColdSend(times) => duty::cold_send::<C>(part, *times, stage),
+        Duty::HoldReceive { rings, records } => {
+            duty::hold_receive::<C>(part, *rings, *records, stage)
+        }
+        Duty::HoldSend { rings, records } => duty::hold_send::<C>(part, *rings, *records, stage),
+        other => Err(BenchError::Usage(format!("{other:?} has no two ends"))),
     }
 }
 

@@ -1,7 +1,10 @@
-//! A sample, and what it is compared with; `compare/ROWS.md` describes each field.
+//! The rows of the report; `compare/ROWS.md` describes each field.
 
+use crate::contestant::{Location, Role};
 use crate::cores::Placed;
+use crate::machine::Machine;
 use crate::part::Audience;
+use crate::player::Entry;
 use crate::workload::Workload;
 use serde::Serialize;
 
@@ -44,6 +47,8 @@ pub struct Figures {
     #[serde(flatten)]
     pub kind: Kind,
     pub contestant: &'static str,
+    #[serde(skip)]
+    pub role: Role,
     pub pace: &'static str,
     pub cores: Placed,
     pub records: u64,
@@ -89,10 +94,11 @@ pub struct Sample {
 
 impl Figures {
     /// Returns the figures of a sample that nothing is known of.
-    pub fn of(kind: Kind, contestant: &'static str) -> Self {
+    pub fn of(kind: Kind, entry: &Entry) -> Self {
         Figures {
             kind,
-            contestant,
+            contestant: entry.name,
+            role: entry.role,
             pace: "",
             cores: Placed::default(),
             records: 0,
@@ -128,4 +134,75 @@ impl Figures {
             Workload::Memory => self.memory_bytes,
         }
     }
+}
+
+/// One line.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "row", rename_all = "lowercase")]
+pub enum Row {
+    /// The machine.
+    Machine(Box<Machine>),
+    /// A contestant that takes part.
+    Contestant(Contestant),
+    /// A contestant that does not.
+    Absent(Absent),
+    /// The settings of a contestant for one kind of sample.
+    Use(Use),
+    /// One sample.
+    Sample(Box<Sample>),
+    /// All samples of one kind at one distance.
+    Median(Box<Median>),
+}
+
+/// A contestant.
+#[allow(missing_docs)]
+#[derive(Clone, Debug, Serialize)]
+pub struct Contestant {
+    pub name: &'static str,
+    pub version: String,
+    pub location: Location,
+    pub role: Role,
+}
+
+/// The settings of a contestant for one kind of sample, and how its reader waits there.
+#[allow(missing_docs)]
+#[derive(Clone, Debug, Serialize)]
+pub struct Use {
+    pub contestant: &'static str,
+    #[serde(flatten)]
+    pub kind: Kind,
+    pub settings: String,
+    pub waits: String,
+}
+
+/// A contestant that was not measured, or not in one workload, or not to the end.
+#[allow(missing_docs)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Absent {
+    pub name: &'static str,
+    pub workload: Option<Workload>,
+    /// The part from which it is absent, if not from all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<&'static str>,
+    pub reason: String,
+    /// It claims to support this, and failed.
+    pub failed: bool,
+}
+
+/// All samples of one kind, contestant and distance.
+#[allow(missing_docs)]
+#[derive(Clone, Debug, Serialize)]
+pub struct Median {
+    #[serde(flatten)]
+    pub figures: Figures,
+    pub samples: usize,
+    pub left_out: usize,
+    pub min: f64,
+    pub max: f64,
+    pub figure: &'static str,
+    pub higher_is_better: bool,
+    pub of_floor: Option<f64>,
+    pub of_line: Option<f64>,
+    pub of_best: Option<f64>,
+    pub best_rival: Option<&'static str>,
 }

@@ -23,7 +23,7 @@ pub fn sample(
         lost: found.iter().map(|found| found.lost).sum(),
         bad: found.iter().map(|found| found.bad).sum(),
         late: found.iter().filter_map(|found| found.late).reduce(|a, b| a + b),
-        ..Figures::of(case.kind, case.entry.name)
+        ..Figures::of(case.kind, &case.entry)
     };
     let first = found.first().cloned().unwrap_or_default();
     match case.kind.workload {

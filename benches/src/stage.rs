@@ -16,9 +16,8 @@ const LINE: usize = 32;
 const DONE: usize = 48;
 /// For parts that go through several channels, one after the other: see [`Mark`].
 const MARKS: usize = 64;
-/// What each sender has sent, and of that what was refused, by cause.
+/// What each sender has sent.
 const SENT: usize = 160;
-const SENT_WORDS: usize = 5;
 /// The mapping has a data area, which is unused.
 const UNUSED: u64 = 1 << 16;
 
@@ -113,19 +112,12 @@ impl<'a> Stage<'a> {
 
     /// Signals that this sender has sent so many records and is done.
     pub fn sent(&self, index: usize, records: u64) {
-        self.counted(index, [records, 0, 0, 0, 0]);
-    }
-
-    /// As [`Stage::sent`], with the attempts that were refused, by cause.
-    pub fn counted(&self, index: usize, counts: [u64; SENT_WORDS]) {
-        for (at, count) in counts.into_iter().enumerate() {
-            self.sent_word(index, at).store(count, Ordering::Relaxed);
-        }
+        self.sent_word(index).store(records, Ordering::Relaxed);
         self.page.word(DONE).fetch_add(1, Ordering::Release);
     }
 
-    fn sent_word(&self, index: usize, at: usize) -> &AtomicU64 {
-        self.page.word(SENT + SENT_WORDS * (index % SENDERS_MAX) + at)
+    fn sent_word(&self, index: usize) -> &AtomicU64 {
+        self.page.word(SENT + index % SENDERS_MAX)
     }
 
     /// Returns whether so many senders are done.
@@ -136,12 +128,7 @@ impl<'a> Stage<'a> {
 
     /// Returns what this sender has sent, once it is done.
     pub fn sent_by(&self, index: usize) -> u64 {
-        self.counts_of(index)[0]
-    }
-
-    /// Returns what it has counted, once it is done; see [`Stage::counted`].
-    pub fn counts_of(&self, index: usize) -> [u64; SENT_WORDS] {
-        std::array::from_fn(|at| self.sent_word(index, at).load(Ordering::Relaxed))
+        self.sent_word(index).load(Ordering::Relaxed)
     }
 
     /// Returns the cache line that goes back and forth.

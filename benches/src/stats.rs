@@ -1,4 +1,4 @@
-//! Medians, and ratios among samples of one distance.
+//! Medians and ranges.
 
 /// Returns the middle value, or the mean of the two in the middle. `None` for no values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
@@ -23,15 +23,6 @@ pub fn range(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// Returns the ratio of two medians, each of the values of this one distance, by its name. `None`
-/// for samples whose distance has changed.
-pub fn ratio(distance: &str, values: &[(&str, f64)], base: &[(&str, f64)]) -> Option<f64> {
-    let of = |values: &[(&str, f64)]| {
-        median(values.iter().filter(|(at, _)| *at == distance).map(|(_, value)| *value))
-    };
-    if distance == "mixed" { None } else { Some(of(values)? / of(base)?) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,16 +35,5 @@ mod tests {
         assert_eq!(median([9.0, 1.0, 5.0, 7.0]), Some(6.0));
         assert_eq!(range([2.0, 9.0, 4.0]), Some((2.0, 9.0)));
         assert_eq!(range([]), None);
-    }
-
-    #[test]
-    fn only_samples_of_one_distance_are_compared() {
-        let [near, far, mixed] = ["near", "far", "mixed"];
-        let floor = [(near, 100.0), (near, 120.0), (near, 110.0), (far, 20.0), (mixed, 60.0)];
-        let ring = [(near, 55.0), (far, 16.0), (mixed, 1000.0)];
-        assert_eq!(ratio(near, &ring, &floor), Some(0.5));
-        assert_eq!(ratio(far, &ring, &floor), Some(0.8));
-        assert_eq!(ratio(mixed, &ring, &floor), None);
-        assert_eq!(ratio(far, &[(near, 55.0)], &floor), None);
     }
 }

@@ -1,12 +1,13 @@
 //! Takes samples, in rounds in which the contestants take turns.
 
-use crate::case::{Case, Scale};
+use crate::case::Case;
 use crate::conductor::{Failure, Performance, Play, farthest_hop_ns, memory_dir, perform, sweep};
 use crate::cores::{Distance, Placed, Places};
 use crate::drive::tick_ns;
-use crate::error::{BenchError, Result};
+use crate::error::Result;
 use crate::rows::Sample;
 use crate::sample::sample;
+use crate::scale::Scale;
 use crate::workload::Workload;
 use std::time::Duration;
 
@@ -45,14 +46,6 @@ pub fn complete<'a>(turns: impl Iterator<Item = &'a Turn> + Clone, repetitions: 
     })
 }
 
-/// Returns the error of a contestant that failed, which ends this run.
-pub(crate) fn failed(name: &str, failure: Failure) -> BenchError {
-    match failure {
-        Failure::Contestant { reason, .. } => BenchError::Faults(format!("{name}: {reason}")),
-        Failure::Run(error) => error,
-    }
-}
-
 /// What all samples of a run have in common.
 pub struct Bench {
     /// How much is measured.
@@ -75,7 +68,7 @@ impl Bench {
         let before = self.hop_ns(&turn.placed)?;
         let weigh = case.kind.workload == Workload::Memory;
         let setup = case.setup(&self.scale);
-        let kernel_bytes = case.entry.player().and_then(|player| player.kernel_bytes(&setup));
+        let kernel_bytes = case.entry.player().and_then(|player| (player.kernel_bytes)(&setup));
         let mut rings = if weigh { RINGS } else { 1 };
         let performance = match self.perform(turn, rings) {
             // The kernel may not allow a user so many.

@@ -4,8 +4,12 @@
 //! A program of its own and no `#[test]`, because the harness runs its own executable again as the
 //! child.
 
-use perfring_bench::{CHILD_ARG, Options, Part};
-use serde_json::Value;
+use perfring_bench::entrants::OURS;
+use perfring_bench::player::MEMCPY;
+use perfring_bench::rows::{Kind, Row, Sample};
+use perfring_bench::scale::Scale;
+use perfring_bench::workload::Workload;
+use perfring_bench::{CHILD_ARG, Options, child, faults, measure};
 use std::io;
 use std::process::ExitCode;
 
@@ -14,7 +18,7 @@ const NAME: &str = "every_record_arrives_whole_and_in_turn";
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.first().is_some_and(|arg| arg == CHILD_ARG) {
-        return done(perfring_bench::child(&args[1..]));
+        return done(child(&args[1..], &OURS));
     }
     // cargo-nextest passes this to a test program.
     if args.iter().any(|arg| arg == "--list") {
@@ -38,67 +42,67 @@ fn done(result: Result<(), impl std::fmt::Display>) -> ExitCode {
     )
 }
 
-/// Runs it with JSON. [`perfring_bench::run`] itself fails on damage, on loss where producers wait,
-/// and on figures of producers, ring and consumer that disagree.
-fn run(options: Options) -> Result<Vec<Value>, Box<dyn std::error::Error>> {
-    let mut out = Vec::new();
-    perfring_bench::run(&Options { json: true, ..options }, &mut out, &mut io::sink())?;
-    let lines = String::from_utf8(out)?;
-    Ok(lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
-}
-
-/// Returns the samples of a part.
-fn samples<'a>(lines: &'a [Value], bench: &'a str) -> impl Iterator<Item = &'a Value> {
-    lines.iter().filter(move |line| line["bench"] == bench && line["repetition"] != "median")
+/// Runs the short mode with these options. Nothing may be damaged, or lost where senders wait.
+fn run(options: &Options) -> Result<Vec<Sample>, Box<dyn std::error::Error>> {
+    let rows = measure(&OURS, options, &mut |_| Ok(()), &mut io::sink())?;
+    let faults = faults(&rows);
+    if !faults.is_empty() {
+        return Err(faults.join("\n").into());
+    }
+    let samples = rows.into_iter().filter_map(|row| match row {
+        Row::Sample(sample) => Some(*sample),
+        _ => None,
+    });
+    Ok(samples.collect())
 }
 
 fn short() -> Result<(), Box<dyn std::error::Error>> {
-    let lines = run(Options::short())?;
+    let samples = run(&Options::short())?;
     let (mut streams, mut records) = (0, 0);
-    for line in samples(&lines, "throughput") {
-        if line["lost"] != 0 || line["bad"] != 0 || line["records"].as_u64() < Some(2_560) {
-            return Err(format!("not every record arrived: {line}").into());
+    for sample in &samples {
+        let figures = &sample.figures;
+        if figures.kind.workload == Workload::Throughput && figures.records < 2_560 {
+            return Err(format!("not every record arrived: {figures:?}").into());
         }
-        if line["contestant"] != "memcpy" {
+        if figures.contestant != MEMCPY.name && figures.kind.workload == Workload::Throughput {
             streams += 1;
-            records += line["records"].as_u64().unwrap_or_default();
+            records += figures.records;
         }
     }
-    // Two rings and six payloads, a round or more.
-    if streams < 12 {
+    // Two rings and four payloads, a round or more.
+    if streams < 8 {
         return Err(format!("only {streams} samples").into());
     }
     println!("{streams} samples, {records} records verified");
-    many(&lines, "large rings")?;
-    // So small that producers overwrite, are refused and wait.
-    let (payloads, producers) = (vec![64], vec![3, 8]);
-    let (parts, data_size) = (vec![Part::Many], 1 << 16);
-    let lines = run(Options { payloads, producers, parts, data_size, ..Options::short() })?;
-    many(&lines, "small rings")
+    many(&samples, "large rings")?;
+    // So small that senders overwrite and wait.
+    let options = Options::short();
+    let scale = Scale { data_size: 1 << 16, ..options.scale };
+    let workloads = vec![Workload::Producers];
+    many(&run(&Options { workloads, senders: vec![3, 8], scale, ..options })?, "small rings")
 }
 
-/// Checks that every shape was seen with several producers, and every attempt was published or
-/// refused.
-fn many(lines: &[Value], what: &str) -> Result<(), Box<dyn std::error::Error>> {
-    for shape in ["alone", "lossy", "lossless"] {
+/// Checks that many producers of one ring delivered every record, or overwrote some.
+fn many(samples: &[Sample], what: &str) -> Result<(), Box<dyn std::error::Error>> {
+    for lossy in [false, true] {
         let (mut races, mut records, mut lost) = (0, 0, 0);
-        for line in samples(lines, "many").filter(|line| line["shape"] == shape) {
-            let count = |name: &str| line[name].as_u64().unwrap_or_default();
-            let causes = ["full", "contended", "pending", "other"].map(count);
-            if count("lost") != causes.iter().sum::<u64>() || line["bad"] != 0 {
-                return Err(format!("counts that do not agree: {line}").into());
+        for figures in samples.iter().map(|sample| &sample.figures) {
+            let Kind { workload, senders, lossy: this, .. } = figures.kind;
+            let ours = workload == Workload::Producers && figures.contestant == "perfring shared";
+            if !ours || senders == 1 || this != lossy {
+                continue;
             }
-            if shape == "lossless" && (count("lost") != 0 || count("records") < 20_480) {
-                return Err(format!("not every record arrived: {line}").into());
+            if figures.records < 20_480 {
+                return Err(format!("not every record was sent: {figures:?}").into());
             }
-            races += u32::from(line["contestant"] == "shared" && count("producers") > 1);
-            records += count("records");
-            lost += count("lost");
+            races += 1;
+            records += figures.records;
+            lost += figures.lost;
         }
-        if races == 0 {
-            return Err(format!("{what}: no samples of many producers {shape}").into());
+        if races == 0 || (lossy && lost == 0) {
+            return Err(format!("{what}: {races} races, {lost} overwritten").into());
         }
-        println!("{what}, many producers {shape}: {races} races, {records} records, {lost} lost");
+        println!("{what}, many producers: {races} races, {records} records, {lost} overwritten");
     }
     Ok(())
 }

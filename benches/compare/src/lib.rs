@@ -2,15 +2,8 @@
 //!
 //! Real processes on cores of their own, each contestant on its own fast path, every byte verified
 //! by the receiver, in one run and taking turns, each sample with the distance of the cores before
-//! and after it. The harness is perfring-bench's; here are the contestants, and what each of them
-//! can be asked to do. `ROWS.md` describes the report.
+//! and after it. The harness is perfring-bench's; here are the rivals. `ROWS.md` describes the
+//! report.
 
 pub mod contest;
 pub mod entrants;
-pub mod kinds;
-pub mod machine;
-pub mod options;
-pub mod rows;
-pub mod run;
-pub mod summary;
-pub mod table;

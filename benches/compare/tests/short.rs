@@ -4,13 +4,10 @@
 //! A program of its own and no `#[test]`, because the harness runs its own executable again as the
 //! processes of each sample.
 
+use perfring_bench::rows::Row;
 use perfring_bench::workload::Workload;
-use perfring_bench::{CHILD_ARG, child_of};
-use perfring_compare::entrants::by_name;
-use perfring_compare::options::Options;
-use perfring_compare::rows::Row;
-use perfring_compare::run::run;
-use perfring_compare::summary::faults;
+use perfring_bench::{CHILD_ARG, Options, child, faults, measure};
+use perfring_compare::entrants::ALL;
 use std::io;
 use std::process::ExitCode;
 
@@ -33,7 +30,7 @@ const TESTS: [(&str, Test); 5] = [
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.first().is_some_and(|arg| arg == CHILD_ARG) {
-        return done(child_of(&args[1..], by_name));
+        return done(child(&args[1..], &ALL));
     }
     // cargo-nextest passes this to a test program.
     if args.iter().any(|arg| arg == "--list") {
@@ -71,7 +68,7 @@ fn short() -> Fallible {
         json.push(b'\n');
         Ok(())
     };
-    let rows = run(&Options::short(), &mut each, &mut io::sink())?;
+    let rows = measure(&ALL, &Options::short(), &mut each, &mut io::sink())?;
     let (mut samples, mut records, mut lost) = (0, 0, 0);
     for row in &rows {
         match row {

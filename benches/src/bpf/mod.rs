@@ -12,7 +12,7 @@ mod program;
 mod system;
 
 pub use program::{BLOCK, Loop, block, into_ringbuf, op};
-pub use system::{Program, create_map, freeze, insn, map_id, number, open_map, pin, set_entry};
+pub use system::{Program, create_map, freeze, insn, map_id, number, open_map, pin};
 
 use crate::contestant::Visit;
 use crate::error::{BenchError, Result};

@@ -8,7 +8,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Commands of `bpf(2)`.
 const MAP_CREATE: c_long = 0;
-const MAP_UPDATE_ELEM: c_long = 2;
 const PROG_LOAD: c_long = 5;
 const OBJ_PIN: c_long = 6;
 const PROG_TEST_RUN: c_long = 10;
@@ -26,15 +25,6 @@ struct CreateMap {
     key_size: u32,
     value_size: u32,
     max_entries: u32,
-}
-
-#[repr(C)]
-#[derive(Default)]
-struct UpdateElement {
-    map_fd: u32,
-    key: u64,
-    value: u64,
-    flags: u64,
 }
 
 #[repr(C)]
@@ -146,26 +136,6 @@ pub fn map_id(map: BorrowedFd<'_>) -> Result<u32> {
     // SAFETY: the kernel writes at most `info_len` bytes to `info`, which outlives the call.
     unsafe { bpf("asking for a BPF map's number", OBJ_GET_INFO_BY_FD, &mut attributes) }?;
     Ok(info[1])
-}
-
-/// Sets an entry of a map whose keys and values have four bytes. In another map they are larger,
-/// and the kernel would read beyond these, so the sizes are checked first.
-pub fn set_entry(map: BorrowedFd<'_>, key: u32, value: u32) -> Result<()> {
-    let mut info = [0u32; 32];
-    let mut attributes = GetInfo {
-        bpf_fd: number(map),
-        info_len: size_of_val(&info) as u32,
-        info: info.as_mut_ptr() as u64,
-    };
-    // SAFETY: the kernel writes at most `info_len` bytes to `info`, which outlives the call.
-    unsafe { bpf("asking for a BPF map's sizes", OBJ_GET_INFO_BY_FD, &mut attributes) }?;
-    if info[2..4] != [4, 4] {
-        return Err(BenchError::Usage(format!("a map of {:?} bytes an entry", &info[2..4])));
-    }
-    let (key, value) = (&raw const key as u64, &raw const value as u64);
-    let mut attributes = UpdateElement { map_fd: number(map), key, value, flags: 0 };
-    // SAFETY: the kernel reads four bytes of each, as was just checked, and they outlive the call.
-    unsafe { bpf("setting an entry of a BPF map", MAP_UPDATE_ELEM, &mut attributes) }.map(drop)
 }
 
 /// A loaded program, to be run by [`Program::run`].

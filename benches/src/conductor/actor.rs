@@ -20,8 +20,8 @@ pub(super) struct Actor {
     child: Child,
     socket: UnixStream,
     unread: Vec<u8>,
-    /// The messages of each of its parts that were not taken yet.
-    words: Vec<VecDeque<Word>>,
+    /// The messages that were not taken yet.
+    words: VecDeque<Word>,
     /// It has closed its socket: it is ending, or has ended.
     closed: bool,
     printed: PathBuf,
@@ -42,8 +42,7 @@ impl Actor {
             // Its own children are in its group and end with it.
             .process_group(0)
             .spawn()?;
-        let words = order.parts.iter().map(|_| VecDeque::new()).collect();
-        let unread = Vec::new();
+        let (unread, words) = (Vec::new(), VecDeque::new());
         let mut actor = Actor { child, socket: ours, unread, words, closed: false, printed };
         let mut line = serde_json::to_vec(order)?;
         line.push(b'\n');
@@ -73,27 +72,24 @@ impl Actor {
         self.unread.extend(buffer.iter().take(count));
         while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.unread.drain(..=end).collect();
-            let (part, word): (usize, Word) = serde_json::from_slice(&line)?;
-            if let Some(words) = self.words.get_mut(part) {
-                words.push_back(word);
-            }
+            self.words.push_back(serde_json::from_slice(&line)?);
         }
         Ok(())
     }
 
-    /// Returns whether each of its parts has sent a message.
+    /// Returns whether it has sent a message.
     pub(super) fn has_spoken(&self) -> bool {
-        self.words.iter().all(|words| !words.is_empty())
+        !self.words.is_empty()
     }
 
-    /// Takes the first message of each of its parts.
-    pub(super) fn take_words(&mut self) -> Vec<Word> {
-        self.words.iter_mut().filter_map(VecDeque::pop_front).collect()
+    /// Takes its first message.
+    pub(super) fn take_word(&mut self) -> Option<Word> {
+        self.words.pop_front()
     }
 
     /// Returns why it no longer continues, if so.
     pub(super) fn failure(&mut self) -> Option<String> {
-        let failed = self.words.iter().flatten().find_map(|word| match word {
+        let failed = self.words.iter().find_map(|word| match word {
             Word::Failed(reason) => Some(reason.clone()),
             _ => None,
         });

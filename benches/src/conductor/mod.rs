@@ -55,18 +55,18 @@ fn contestant(reason: impl Into<String>) -> Failure {
 /// The results of a sample's processes.
 #[derive(Debug)]
 pub struct Performance {
-    /// Part by part, in the order of the processes and of the parts in each.
+    /// In the order of the processes.
     pub found: Vec<Found>,
     /// Bytes by which the memory of all processes grew between their first message and their last.
     pub grown: i64,
 }
 
-/// What is to be performed: the parts of each process, built with the directory of the sample.
+/// What is to be performed: the part of each process, built with the directory of the sample.
 pub struct Play<'a> {
     /// The contestant.
     pub contestant: &'a str,
-    /// The parts of each process.
-    pub processes: Vec<Vec<Part>>,
+    /// The part of each process.
+    pub processes: Vec<Part>,
     /// How long all of it may take.
     pub patience: Duration,
     /// Whether memory is measured.
@@ -82,11 +82,11 @@ pub fn perform(play: &Play<'_>, dir: &Path) -> Result<Performance, Failure> {
     let page = Page::create(&page_path)?;
     let deadline = (Instant::now(), play.patience);
     let mut cast = Vec::new();
-    for (number, parts) in play.processes.iter().enumerate() {
+    for (number, part) in play.processes.iter().enumerate() {
         let order = Order {
             contestant: play.contestant.to_owned(),
             page: page_path.clone(),
-            parts: parts.clone(),
+            part: part.clone(),
         };
         cast.push(Actor::start(&order, dir, number)?);
     }
@@ -121,7 +121,7 @@ fn prompt(cast: &mut [Actor]) -> Result<(), Failure> {
     })
 }
 
-/// Waits for the next message of every part, in their order.
+/// Waits for the next message of every process, in their order.
 fn gather(
     cast: &mut [Actor],
     (start, patience): (Instant, Duration),
@@ -134,7 +134,7 @@ fn gather(
             }
         }
         if cast.iter().all(Actor::has_spoken) {
-            let words: Vec<Word> = cast.iter_mut().flat_map(Actor::take_words).collect();
+            let words: Vec<Word> = cast.iter_mut().filter_map(Actor::take_word).collect();
             return match words.iter().find(|word| !wanted(word)) {
                 Some(word) => Err(contestant(format!("unexpected {word:?}"))),
                 None => Ok(words),

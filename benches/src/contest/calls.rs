@@ -1,8 +1,8 @@
 //! perfring's calls that publish one record of a payload that exists: what a program calls that
 //! logs an event here and an event there.
 
-use super::perfring::{ONE_CONSUMER, PATIENCE, Reader, Way, can, error, refusal, taken};
-use crate::contestant::{Can, Cannot, Fill, Sender, Setup};
+use super::perfring::{PATIENCE, Reader, Way, can, error, refusal, taken};
+use crate::contestant::{Can, Fill, Sender, Setup};
 use crate::error::Result;
 use crate::payload::Pool;
 use bytemuck::{Pod, Zeroable};
@@ -14,8 +14,6 @@ use std::path::Path;
 
 /// One of the calls.
 pub trait Call: 'static {
-    /// Its name.
-    const NAME: &'static str;
     /// Whether it refuses a record at once where there is no room, and counts the refusal.
     const REFUSES: bool;
 
@@ -59,11 +57,10 @@ pub struct PublishPod;
 
 macro_rules! call {
     (
-        $call:ident, $name:literal, $refuses:literal,
+        $call:ident, $refuses:literal,
         |$producer:ident, $payload:ident| $body:expr
     ) => {
         impl Call for $call {
-            const NAME: &'static str = $name;
             const REFUSES: bool = $refuses;
 
             #[inline(always)]
@@ -77,17 +74,17 @@ macro_rules! call {
     };
 }
 
-call!(Publish, "perfring publish", true, |producer, payload| producer.publish(payload));
-call!(PublishTimeout, "perfring publish_timeout", false, |producer, payload| {
+call!(Publish, true, |producer, payload| producer.publish(payload));
+call!(PublishTimeout, false, |producer, payload| {
     producer.publish_timeout(RecordType::BYTES, payload, PATIENCE)
 });
-call!(ReserveTimeout, "perfring reserve_timeout", false, |producer, payload| {
+call!(ReserveTimeout, false, |producer, payload| {
     let mut record = producer.reserve_timeout(RecordType::BYTES, N, PATIENCE)?;
     record.copy_from_slice(payload);
     record.commit();
     Ok(())
 });
-call!(PublishPod, "perfring publish_pod", true, |producer, payload| {
+call!(PublishPod, true, |producer, payload| {
     producer.publish_pod(bytemuck::cast_ref::<_, Event<N>>(payload))
 });
 
@@ -113,7 +110,6 @@ pub struct Caller<C>(Producer, PhantomData<fn() -> C>);
 impl<C: Call, const DEFAULT: bool> Way for Calls<C, DEFAULT> {
     type Sender = Caller<C>;
     type Receiver = Reader;
-    const NAME: &'static str = if DEFAULT { "perfring default reader" } else { C::NAME };
 
     fn how(setup: &Setup) -> String {
         let again = match C::REFUSES && !setup.overwrite {
@@ -125,16 +121,11 @@ impl<C: Call, const DEFAULT: bool> Way for Calls<C, DEFAULT> {
     }
 
     fn can() -> Can {
-        match C::REFUSES {
-            true => can(),
-            false => Can { refuses: Err("it waits, for no time at all like `publish`"), ..can() },
-        }
-    }
-
-    fn cannot() -> Cannot {
-        match DEFAULT {
-            false => ONE_CONSUMER,
-            true => Cannot { but_latency: Err("elsewhere all readers are so"), ..ONE_CONSUMER },
+        let all = can();
+        Can {
+            refuses: if C::REFUSES { all.refuses } else { Err("it waits for no time at all") },
+            but_latency: if DEFAULT { Err("elsewhere all readers are so") } else { Ok(()) },
+            ..all
         }
     }
 

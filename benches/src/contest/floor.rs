@@ -14,13 +14,11 @@ pub struct Floor;
 /// Returns what bare loops can do.
 pub fn bare_loop() -> Can {
     Can {
-        payload: 65_472,
-        lossless: Ok(()),
         senders: Err("a bare loop has one sender"),
         overwrite: Err("a bare loop that overwrites has no reader"),
         receivers: Err("a bare loop has one receiver"),
         sleeping: Err("a bare loop never sleeps"),
-        refuses: Ok(()),
+        ..Can::all(65_472)
     }
 }
 
@@ -36,7 +34,6 @@ impl Contestant for Floor {
 
     fn about(setup: &Setup) -> About {
         About {
-            name: "floor",
             version: "raw pointers".to_owned(),
             location: Location::Processes,
             settings: format!(

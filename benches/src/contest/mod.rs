@@ -1,8 +1,10 @@
-//! The contestants of `perfring bench`: the floor, and one ring of perfring's in each way that
-//! publishes record by record.
+//! The contestants of `perfring bench`: the floor, and perfring in each way.
 
 pub mod calls;
 mod floor;
 pub mod perfring;
+pub mod rings;
+mod sets;
+pub mod ways;
 
 pub use floor::{Floor, bare_loop};

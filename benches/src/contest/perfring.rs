@@ -1,9 +1,7 @@
 //! perfring, through its public API: what the ways to use one ring have in common, and the two ways
 //! that write each record in place.
 
-use crate::contestant::{
-    About, Can, Cannot, Contestant, Fill, Location, Receiver, Sender, Setup, Visit,
-};
+use crate::contestant::{About, Can, Contestant, Fill, Location, Receiver, Sender, Setup, Visit};
 use crate::error::{BenchError, Result, failed};
 use crate::waits::WaitStrategy;
 use perfring_consumer::{Consumer, ConsumerOptions, Item, Observer, ObserverOptions};
@@ -21,12 +19,6 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const SPIN: Duration = Duration::from_micros(50);
 /// The same where several readers share a core: what the one waits for may be that another gets it.
 const SPIN_BESIDE: Duration = Duration::ZERO;
-
-/// What a ring cannot do.
-pub const ONE_CONSUMER: Cannot = Cannot {
-    wait_for_many: Err("a ring waits for one consumer; its observers are never waited for"),
-    ..Cannot::NOTHING
-};
 
 /// Wraps the error of a call.
 pub fn error<E: std::error::Error + Send + Sync + 'static>(source: E) -> BenchError {
@@ -55,25 +47,20 @@ pub fn taken(result: Result<(), ReserveError>) -> Result<bool> {
 /// Returns everything that a ring can do, with one sender.
 pub fn can() -> Can {
     Can {
-        payload: 65_472,
-        lossless: Ok(()),
         senders: Err("a ring of one producer; `perfring shared` and `perfring rings` have many"),
-        overwrite: Ok(()),
-        receivers: Ok(()),
-        sleeping: Ok(()),
-        refuses: Ok(()),
+        wait_for_many: Err("a ring waits for one consumer; its observers are never waited for"),
+        ..Can::all(65_472)
     }
 }
 
 /// Describes a row of perfring's.
-fn about(name: &'static str, setup: &Setup, how: &str) -> About {
+fn about(setup: &Setup, how: &str) -> About {
     let mode = match (setup.overwrite, setup.receivers) {
         (false, _) => "lossless",
         (true, 1) => "overwrite, an observer",
         (true, _) => "overwrite, observers",
     };
     About {
-        name,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         location: Location::Processes,
         settings: format!("{} KiB, {mode}, {how}", setup.data_size / 1024),
@@ -97,8 +84,6 @@ pub trait Way: 'static {
     type Sender: Sender;
     /// Its reading end.
     type Receiver: Receiver;
-    /// Its name in tables.
-    const NAME: &'static str;
     /// Whether the ring has many producers.
     const PRODUCERS: Producers = Producers::One;
 
@@ -108,11 +93,6 @@ pub trait Way: 'static {
     /// See [`Contestant::can`].
     fn can() -> Can {
         can()
-    }
-
-    /// See [`Contestant::cannot`].
-    fn cannot() -> Cannot {
-        ONE_CONSUMER
     }
 
     /// Returns the options with which the ring is created.
@@ -149,12 +129,8 @@ impl<W: Way> Contestant for Ring<W> {
         W::can()
     }
 
-    fn cannot() -> Cannot {
-        W::cannot()
-    }
-
     fn about(setup: &Setup) -> About {
-        let about = about(W::NAME, setup, &W::how(setup));
+        let about = about(setup, &W::how(setup));
         About { waits: W::waits(setup).unwrap_or(about.waits), ..about }
     }
 
@@ -178,7 +154,6 @@ pub struct InPlace<const HALF: bool>;
 impl<const HALF: bool> Way for InPlace<HALF> {
     type Sender = Producer;
     type Receiver = Reader;
-    const NAME: &'static str = if HALF { "perfring half" } else { "perfring in place" };
 
     fn how(_: &Setup) -> String {
         let half = if HALF { ", evicts by halves" } else { "" };

@@ -1,7 +1,7 @@
 //! Streams: one end sends as fast as it can, the other one reads and verifies.
 
 use super::patience::Patience;
-use crate::audit::{Begin, Losses, Seen, Tally, first_number};
+use crate::audit::{Seen, first_number};
 use crate::contestant::{Receiver, Sender};
 use crate::drive::{self, Limit};
 use crate::error::{BenchError, Result};
@@ -62,7 +62,7 @@ pub fn receive<const N: usize>(
 ) -> Result<Found> {
     let senders = part.setup.senders;
     let mut verifier = if senders > 1 {
-        Verifier::Many(Box::new(Seen::new(Begin::First)))
+        Verifier::Many(Box::default())
     } else if part.pool {
         Verifier::One(Check::of_pool::<N>())
     } else {
@@ -87,23 +87,10 @@ pub fn receive<const N: usize>(
             check.finish(sent.iter().sum());
             (check.good(), check.lost, check.bad)
         }
-        Verifier::Many(seen) => settle(*seen, &sent),
+        Verifier::Many(seen) => seen.settle(&sent),
     };
     let (reported_lost, late) = (receiver.reported_lost(), receiver.late());
     Ok(Found { records, start_ns, end_ns, lost, reported_lost, bad, late, ..Found::default() })
-}
-
-/// Returns records, losses and damages of many senders that have sent so many each.
-fn settle(mut seen: Seen, sent: &[u64]) -> (u64, u64, u64) {
-    let sum: u64 = sent.iter().sum();
-    let lost = sum.saturating_sub(seen.records);
-    let (records, damaged) = (seen.records, seen.bad);
-    let tally = |&published| Tally { published, refused: Losses::default() };
-    let tallies: Vec<Tally> = sent.iter().map(tally).collect();
-    seen.settle(&tallies, Losses::default());
-    // What is missing also invalidates the sums.
-    let bad = if lost == 0 { seen.bad } else { damaged };
-    (records.saturating_sub(damaged), lost, bad)
 }
 
 /// Drains until the end. Returns the time of the end.

@@ -9,8 +9,7 @@ use crate::record::{Body, Origin, Record};
 use crate::runs::Builder;
 use crate::spare::Copies;
 use crate::types::TypeTable as Types;
-use perfring_consumer::WriterId;
-use perfring_consumer::{Anchors, Item, Location};
+use perfring_consumer::{Anchors, Item, Location, OwnedItem, ReadError, RecordRef};
 use perfring_figures::json::totals;
 use perfring_producer::RecordType;
 use perfring_types::read::TypeTable;
@@ -73,17 +72,8 @@ impl Snapshot {
     }
 
     fn __iter__(&self) -> Items {
-        let items = self.taken.snapshot.iter().map(|item| match item {
-            Ok(Item::Record(record)) => Kept::Record(
-                record.pos,
-                record.kind,
-                record.time,
-                record.writer,
-                record.bytes.into(),
-            ),
-            Ok(Item::Lost(lost)) => Kept::Lost(Lost::new(&lost)),
-            Err(error) => Kept::Damage(error),
-        });
+        let items = self.taken.snapshot.iter();
+        let items = items.map(|item| item.map(|item| item.map(RecordRef::into_owned)));
         Items { origin: self.origin(), items: Mutex::new(items.collect()) }
     }
 
@@ -127,17 +117,11 @@ impl Snapshot {
     }
 }
 
-enum Kept {
-    Record(u64, u32, Option<u64>, Option<WriterId>, Box<[u8]>),
-    Lost(Lost),
-    Damage(perfring_consumer::ReadError),
-}
-
 /// An iterator over a snapshot's items.
 #[pyclass(frozen, module = "perfring._native")]
 pub(crate) struct Items {
     origin: Arc<dyn Origin>,
-    items: Mutex<VecDeque<Kept>>,
+    items: Mutex<VecDeque<Result<OwnedItem, ReadError>>>,
 }
 
 #[pymethods]
@@ -150,13 +134,14 @@ impl Items {
         // Exceptions are constructed without a lock: that runs Python code.
         let next = lock(&self.items).pop_front();
         Ok(match next {
-            Some(Kept::Record(pos, kind, time, writer, bytes)) => {
-                let body = Body::Own(pyo3::types::PyBytes::new(py, &bytes).unbind());
+            Some(Ok(OwnedItem::Record(record))) => {
+                let RecordRef { pos, kind, time, writer, bytes } = record.as_record();
+                let body = Body::Own(pyo3::types::PyBytes::new(py, bytes).unbind());
                 let origin = Arc::clone(&self.origin);
                 Some(Bound::new(py, Record { origin, pos, kind, time, writer, body })?.into_any())
             }
-            Some(Kept::Lost(lost)) => Some(Bound::new(py, lost)?.into_any()),
-            Some(Kept::Damage(error)) => return Err(errors::read(py, error)),
+            Some(Ok(OwnedItem::Lost(lost))) => Some(Bound::new(py, Lost::new(&lost))?.into_any()),
+            Some(Err(error)) => return Err(errors::read(py, error)),
             None => None,
         })
     }

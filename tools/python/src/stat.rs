@@ -10,13 +10,12 @@ use pythonize::pythonize;
 /// Returns the ring's figures as a `RingStat`: a dict with the names that ``perfring stat --json``
 /// has.
 ///
-/// Needs read permission only and does not disturb the ring's processes. ``written``, ``read``,
-/// ``present`` (not released yet), ``overwritten``, ``lapped``, ``discarded``, ``reclaimed`` and
-/// the refusals ``full``, ``too_large``, ``contended`` and ``pending`` are present as
-/// ``..._records`` and ``..._bytes``. ``producer``, ``consumer`` and each of the ``slots`` of a
-/// shared ring name their process, by ``name``, ``pid`` and ``state``: ``alive``, ``detached``,
-/// ``dead`` (it ended without that: it was killed, or crashed) or ``free`` (there was none yet);
-/// ``uid`` is None of one that has detached.
+/// Needs read permission only and does not disturb the ring's processes. Records that were
+/// written, read, refused or lost are present as ``..._records`` and ``..._bytes``; `RingStat` has
+/// all names. ``producer``, ``consumer`` and each of the ``slots`` of a shared ring name their
+/// process, by ``name``, ``pid`` and ``state``: ``alive``, ``detached``, ``dead`` (it ended without
+/// that: it was killed, or crashed) or ``free`` (there was none yet); ``uid`` is None of one that
+/// has detached.
 ///
 /// Raises:
 ///     BadRing: The file is no ring.

@@ -61,13 +61,9 @@ impl Contestant for Bpf {
 
     fn can() -> Can {
         Can {
-            payload: 65_472,
-            lossless: Ok(()),
-            senders: Ok(()),
             overwrite: Err("its overwrite mode is younger than libbpf, which has no reader for it"),
             receivers: Err("a BPF ring buffer has one reader"),
-            sleeping: Ok(()),
-            refuses: Ok(()),
+            ..Can::all(65_472)
         }
     }
 
@@ -79,7 +75,6 @@ impl Contestant for Bpf {
             "no wake-ups, space released in eighths"
         };
         About {
-            name: "bpf",
             version: "kernel".into(),
             location: Location::Kernel,
             settings: format!(
@@ -138,6 +133,6 @@ impl Receiver for BpfReceiver {
     }
 
     fn sleep(&mut self, timeout: Duration) -> Result<()> {
-        sleep_until_readable([self.reader.map().fd()].into_iter(), timeout).map(drop)
+        sleep_until_readable(self.reader.map().fd(), timeout).map(drop)
     }
 }

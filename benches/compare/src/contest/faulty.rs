@@ -39,7 +39,7 @@ impl<const FAULT: u8> Contestant for Faulty<FAULT> {
     }
 
     fn about(setup: &Setup) -> About {
-        About { name: "faulty", ..Inner::about(setup) }
+        Inner::about(setup)
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<()> {

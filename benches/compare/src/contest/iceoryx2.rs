@@ -34,15 +34,7 @@ impl Contestant for Iceoryx2 {
     type Held = Held;
 
     fn can() -> Can {
-        Can {
-            payload: 1 << 30,
-            lossless: Ok(()),
-            senders: Ok(()),
-            overwrite: Ok(()),
-            receivers: Ok(()),
-            sleeping: Ok(()),
-            refuses: Ok(()),
-        }
+        Can::all(1 << 30)
     }
 
     fn about(setup: &Setup) -> About {
@@ -59,7 +51,6 @@ impl Contestant for Iceoryx2 {
         );
         let waits = setup.polls_or("its Listener::timed_wait");
         About {
-            name: NAME,
             version: "iceoryx2 0.10.0".to_owned(),
             location: Location::Processes,
             settings,

@@ -19,9 +19,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A cache line.
 const LINE: usize = 64;
 
-fn about(name: &'static str, setup: &Setup, settings: String) -> About {
+fn about(setup: &Setup, settings: String) -> About {
     About {
-        name,
         version: "raw pointers".to_owned(),
         location: Location::Processes,
         settings: format!("{settings}, tail in eighths, one word of each line written back"),
@@ -64,7 +63,7 @@ impl Contestant for Slots {
     }
 
     fn about(setup: &Setup) -> About {
-        about("floor back", setup, format!("{} fixed slots, head stored for each", slots(setup)))
+        about(setup, format!("{} fixed slots, head stored for each", slots(setup)))
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<()> {
@@ -234,7 +233,7 @@ impl Contestant for LockWord {
     fn about(setup: &Setup) -> About {
         let kib = setup.data_size / 1024;
         let how = "perf's layout, a record is copied and the head stored under a lock word";
-        about("floor lock word", setup, format!("{kib} KiB, {how}"))
+        about(setup, format!("{kib} KiB, {how}"))
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<()> {

@@ -4,12 +4,11 @@
 //! It is not a means of transfer, so nothing else is measured. A tracepoint with the payload's
 //! length is compiled on the machine where it runs.
 
-use crate::contest::handed;
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use perfring_bench::contestant::{
-    About, Can, Cannot, Contestant, Fill, Location, Receiver, Sender, Setup, Visit,
+    About, Can, Contestant, Fill, Location, Receiver, Sender, Setup, Visit,
 };
 use perfring_bench::payload::verify;
 use perfring_bench::{BenchError, Result};
@@ -98,7 +97,6 @@ fn compile(at: &Path, payload: usize) -> Result<()> {
 pub struct Held {
     path: PathBuf,
     daemon: Option<Child>,
-    _names: handed::Held,
 }
 
 impl Drop for Held {
@@ -162,21 +160,17 @@ impl Contestant for Lttng {
     fn can() -> Can {
         const NO: Result<(), &str> = Err("a tracer hands no records over: see its overwriting");
         Can {
-            // Less than a part of any ring.
-            payload: 4096,
             lossless: NO,
             senders: NO,
-            overwrite: Ok(()),
             receivers: NO,
             sleeping: NO,
             refuses: NO,
+            follow: Err(
+                "its flight recorder is read as a snapshot, at the end: no reader can follow it",
+            ),
+            // Less than a part of any ring.
+            ..Can::all(4096)
         }
-    }
-
-    fn cannot() -> Cannot {
-        const NO: &str =
-            "its flight recorder is read as a snapshot, at the end: no reader can follow it";
-        Cannot { follow: Err(NO), ..Cannot::NOTHING }
     }
 
     fn about(setup: &Setup) -> About {
@@ -184,7 +178,6 @@ impl Contestant for Lttng {
         let version =
             output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
         About {
-            name: NAME,
             version: version.unwrap_or_else(|_| "LTTng, absent".into()),
             location: Location::Processes,
             settings: format!(
@@ -201,7 +194,7 @@ impl Contestant for Lttng {
         let at = place(path);
         std::fs::create_dir_all(&at)?;
         let daemon = daemon(path)?;
-        let held = Held { path: path.to_owned(), daemon, _names: handed::Held::new(path) };
+        let held = Held { path: path.to_owned(), daemon };
         compile(&at, setup.payload)?;
         let session = session(path);
         let output = format!("--output={}", at.join("snapshots").display());

@@ -63,13 +63,9 @@ impl Contestant for Pipe {
 
     fn can() -> Can {
         Can {
-            payload: usize::MAX,
-            lossless: Ok(()),
-            senders: Ok(()),
             overwrite: Err("a full pipe makes its writers wait"),
             receivers: Err("each byte of a pipe goes to one reader"),
-            sleeping: Ok(()),
-            refuses: Ok(()),
+            ..Can::all(usize::MAX)
         }
     }
 
@@ -78,7 +74,6 @@ impl Contestant for Pipe {
         let size = size.map_or_else(|error| error.to_string(), |size| format!("{size} bytes"));
         let batch = (chunk(setup) / setup.payload.max(1)).max(1);
         About {
-            name: "pipe",
             version: "kernel".into(),
             location: Location::Processes,
             settings: format!(
@@ -117,7 +112,7 @@ impl Contestant for Pipe {
     fn receiver(path: &Path, setup: &Setup, _index: usize) -> Result<StreamReceiver> {
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let pipe = open(path, flags, Mode::empty()).map_err(system("opening a pipe"))?;
-        Ok(StreamReceiver::new(vec![pipe], setup))
+        Ok(StreamReceiver::new(pipe, setup))
     }
 }
 

@@ -39,13 +39,8 @@ impl Contestant for Ringfire {
 
     fn can() -> Can {
         Can {
-            payload: 1 << 30,
-            lossless: Ok(()),
             senders: Err("one producer: its ring for many always overwrites"),
-            overwrite: Ok(()),
-            receivers: Ok(()),
-            sleeping: Ok(()),
-            refuses: Ok(()),
+            ..Can::all(1 << 30)
         }
     }
 
@@ -62,7 +57,6 @@ impl Contestant for Ringfire {
             setup.payload
         );
         About {
-            name: NAME,
             version: "ringfire 0.5.2".to_owned(),
             location: Location::Processes,
             settings,

@@ -42,13 +42,10 @@ impl Contestant for ShmemIpc {
 
     fn can() -> Can {
         Can {
-            payload: 1 << 30,
-            lossless: Ok(()),
             senders: Err("one sender a ring"),
             overwrite: Err("a full ring takes nothing"),
             receivers: Err("one receiver a ring"),
-            sleeping: Ok(()),
-            refuses: Ok(()),
+            ..Can::all(1 << 30)
         }
     }
 
@@ -67,7 +64,7 @@ impl Contestant for ShmemIpc {
             setup.payload
         );
         let version = "shmem-ipc 0.3.0".to_owned();
-        About { name: NAME, version, location: Location::Processes, settings, waits }
+        About { version, location: Location::Processes, settings, waits }
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<Server> {
@@ -237,7 +234,7 @@ impl Receiver for ItemReceiver {
         if (self.behind)(&mut self.end) {
             return Ok(());
         }
-        if sleep_until_readable([self.signal.as_fd()].into_iter(), timeout)? {
+        if sleep_until_readable(self.signal.as_fd(), timeout)? {
             // Consumes the signal, as its own block_until_readable does.
             self.signal.read_exact(&mut [0; 8])?;
         }

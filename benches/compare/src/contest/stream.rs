@@ -48,16 +48,12 @@ pub fn wait_until<T>(mut attempt: impl FnMut() -> Result<Option<T>, Errno>) -> R
     }
 }
 
-/// Sleeps until one of them is readable, or for so long. Returns whether one is.
-pub fn sleep_until_readable<'fd>(
-    fds: impl Iterator<Item = BorrowedFd<'fd>>,
-    timeout: Duration,
-) -> Result<bool> {
-    let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+/// Sleeps until it is readable, or for so long. Returns whether it is.
+pub fn sleep_until_readable(fd: BorrowedFd<'_>, timeout: Duration) -> Result<bool> {
     // A millisecond at least: zero would be a poll.
     let timeout = timeout.max(Duration::from_millis(1));
     let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
-    match poll(&mut fds, timeout) {
+    match poll(&mut [PollFd::new(fd, PollFlags::POLLIN)], timeout) {
         Ok(ready) => Ok(ready > 0),
         Err(Errno::EINTR) => Ok(false),
         Err(error) => Err(system("poll")(error)),
@@ -189,21 +185,19 @@ impl Inbox {
     }
 }
 
-/// The reading end of a pipe, or of the connections of all senders.
+/// The reading end of a pipe.
 pub struct StreamReceiver {
-    inboxes: Vec<(OwnedFd, Inbox)>,
-    /// The connection whose turn is next where one record is requested.
-    turn: usize,
+    fd: OwnedFd,
+    inbox: Inbox,
     waits: Waits,
     payload: usize,
 }
 
 impl StreamReceiver {
-    /// Reads from these.
-    pub fn new(fds: Vec<OwnedFd>, setup: &Setup) -> Self {
+    /// Reads from this pipe.
+    pub fn new(fd: OwnedFd, setup: &Setup) -> Self {
         let payload = setup.payload;
-        let inboxes = fds.into_iter().map(|fd| (fd, Inbox::new(payload))).collect();
-        StreamReceiver { inboxes, turn: 0, waits: Waits::new(setup.pace), payload }
+        StreamReceiver { fd, inbox: Inbox::new(payload), waits: Waits::new(setup.pace), payload }
     }
 }
 
@@ -211,42 +205,29 @@ impl Receiver for StreamReceiver {
     #[inline(always)]
     fn drain<const N: usize>(&mut self, mut visit: impl Visit<N>) -> Result<u64> {
         let mut count = 0;
-        for (socket, inbox) in &mut self.inboxes {
-            while inbox.fetch(socket, N).map_err(system("read"))? {
-                count += inbox.show(usize::MAX, &mut visit);
-            }
+        while self.inbox.fetch(&self.fd, N).map_err(system("read"))? {
+            count += self.inbox.show(usize::MAX, &mut visit);
         }
         Ok(count)
     }
 
     #[inline(always)]
     fn next<const N: usize>(&mut self, mut visit: impl Visit<N>) -> Result<bool> {
-        for _ in 0..self.inboxes.len() {
-            self.turn = if self.turn + 1 < self.inboxes.len() { self.turn + 1 } else { 0 };
-            let (socket, inbox) = &mut self.inboxes[self.turn];
-            inbox.fetch(socket, N).map_err(system("read"))?;
-            if inbox.show(1, &mut visit) > 0 {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        self.inbox.fetch(&self.fd, N).map_err(system("read"))?;
+        Ok(self.inbox.show(1, &mut visit) > 0)
     }
 
     #[inline]
     fn wait(&mut self) {
         // Polling is reading. An error here occurs again in `drain`.
-        let (inboxes, payload) = (RefCell::new(&mut self.inboxes), self.payload);
-        self.waits.wait(|| {
-            let mut inboxes = inboxes.borrow_mut();
-            inboxes.iter_mut().any(|(socket, inbox)| inbox.fetch(socket, payload).unwrap_or(true))
-        });
+        let (inbox, fd, payload) = (RefCell::new(&mut self.inbox), &self.fd, self.payload);
+        self.waits.wait(|| inbox.borrow_mut().fetch(fd, payload).unwrap_or(true));
     }
 
     fn sleep(&mut self, timeout: Duration) -> Result<()> {
-        if self.inboxes.iter().any(|(_, inbox)| inbox.has(self.payload)) {
+        if self.inbox.has(self.payload) {
             return Ok(());
         }
-        sleep_until_readable(self.inboxes.iter().map(|(socket, _)| socket.as_fd()), timeout)
-            .map(drop)
+        sleep_until_readable(self.fd.as_fd(), timeout).map(drop)
     }
 }

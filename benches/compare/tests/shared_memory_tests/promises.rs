@@ -2,7 +2,7 @@
 
 use crate::ends::{RECORDS, Turns, place, read_all, send_all, setup, spawn_child};
 use perfring_bench::BenchError;
-use perfring_bench::contestant::{Contestant, Location, Receiver, Sender, Setup};
+use perfring_bench::contestant::{Contestant, Receiver, Sender, Setup};
 use perfring_bench::cores::{Pinned, two_cores};
 use perfring_bench::payload::{Check, fill, sized, verify};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,30 +18,17 @@ pub(crate) fn streams<C: Contestant>(name: &str) {
         let setup = setup(payload);
         let (_dir, path) = place();
         let held = C::create(&path, &setup).expect("created");
-        thread::scope(|scope| {
-            let threads = C::about(&setup).location == Location::Threads;
-            let child = (!threads).then(|| spawn_child(name, &path, &setup, count));
-            if threads {
-                scope.spawn(|| {
-                    sized!(payload, N => {
-                        send_all::<C, N>(&path, &setup, count);
-                        Ok::<_, BenchError>(())
-                    })
-                    .expect("a payload");
-                });
-            }
-            let mut receiver = C::receiver(&path, &setup, 0).expect("a receiver");
-            let mut check = sized!(payload, N => Ok::<_, BenchError>(
-                read_all::<_, N>(&mut receiver, count)
-            ))
-            .expect("a payload");
-            check.finish(count);
-            assert_eq!((check.lost, check.bad), (0, 0), "{payload} bytes");
-            std::fs::write(path.with_extension("done"), b"").expect("done");
-            let ended = child.map(|mut child| child.wait().expect("its status"));
-            assert!(ended.is_none_or(|status| status.success()));
-            drop(receiver);
-        });
+        let mut child = spawn_child(name, &path, &setup, count);
+        let mut receiver = C::receiver(&path, &setup, 0).expect("a receiver");
+        let mut check = sized!(payload, N => Ok::<_, BenchError>(
+            read_all::<_, N>(&mut receiver, count)
+        ))
+        .expect("a payload");
+        check.finish(count);
+        assert_eq!((check.lost, check.bad), (0, 0), "{payload} bytes");
+        std::fs::write(path.with_extension("done"), b"").expect("done");
+        assert!(child.wait().expect("its status").success());
+        drop(receiver);
         drop(held);
     }
 }
@@ -106,7 +93,7 @@ pub(crate) fn overwrites<C: Contestant>() {
     let setup = Setup { overwrite: true, ..setup(64) };
     let (_dir, path) = place();
     let held = C::create(&path, &setup).expect("created");
-    let follows = C::cannot().follow.is_ok();
+    let follows = C::can().follow.is_ok();
     let count = 5 * (1 << 20) / 64;
     let turns = Turns::default();
     thread::scope(|scope| {

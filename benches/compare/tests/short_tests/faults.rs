@@ -1,12 +1,11 @@
 //! Faults are detected.
 
 use crate::Fallible;
-use perfring_bench::case::Scale;
+use perfring_bench::rows::Row;
+use perfring_bench::scale::Scale;
 use perfring_bench::workload::Workload;
-use perfring_compare::options::Options;
-use perfring_compare::rows::Row;
-use perfring_compare::run::run;
-use perfring_compare::summary::faults;
+use perfring_bench::{Options, faults, measure};
+use perfring_compare::entrants::ALL;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -19,7 +18,7 @@ fn with(name: &str, workload: Workload, patience: Duration) -> Result<Vec<Row>, 
         scale: Scale { patience, ..Options::short().scale },
         ..Options::short()
     };
-    run(&options, &mut |_| Ok(()), &mut io::sink()).map_err(|error| error.to_string())
+    measure(&ALL, &options, &mut |_| Ok(()), &mut io::sink()).map_err(|error| error.to_string())
 }
 
 /// Returns whether this contestant has samples.
@@ -72,7 +71,7 @@ pub(crate) fn hung() -> Fallible {
         scale: Scale { seconds_per_sample: 0.1, patience, ..Options::short().scale },
         ..Options::short()
     };
-    let rows = run(&options, &mut |_| Ok(()), &mut io::sink())?;
+    let rows = measure(&ALL, &options, &mut |_| Ok(()), &mut io::sink())?;
     let took = start.elapsed();
     let found = faults(&rows);
     if found.len() != 1 || !found.iter().all(|found| found.contains("hangs")) {

@@ -1,7 +1,6 @@
 //! All outputs by name: one entry for each, which is all that others know of it.
 
-mod file_options;
-mod has_terms;
+mod options;
 
 pub use perfring_events::delivery::opener::Opener;
 pub use perfring_events::delivery::output::Delivers;
@@ -10,13 +9,9 @@ use perfring_events::{
     delivery::{checks::of_output, rotated::Rotated, series::series as all_of, terms::OwnTerms},
 };
 
-use file_options::FileOptions;
-use has_terms::{HasTerms, have_no_terms, have_terms};
-use perfring_files::{
-    Ctf, CtfOptions, PerfData, PerfDataOptions, Perfetto, PerfettoOptions, json::JsonLines,
-};
+use options::{FileOptions, HasTerms, Nothing};
+use perfring_files::{Ctf, PerfData, Perfetto, json::JsonLines};
 use perfring_recording::Recording;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::path::Path;
 use std::rc::Rc;
@@ -231,11 +226,6 @@ impl Kind {
     }
 }
 
-/// No options.
-#[derive(Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Nothing {}
-
 fn single<R: ReadOptions, T, O>(
     mut options: R,
     place: Place,
@@ -263,28 +253,6 @@ fn own_keys(place: Place) -> &'static [&'static str] {
         Place::Address | Place::Addresses => OwnTerms::KEYS.get(..1).unwrap_or_default(),
         Place::Stream | Place::File | Place::FileOrPipe | Place::Directory => &OwnTerms::KEYS,
     }
-}
-
-have_terms! {
-    perfring_files::json::Options;
-    PerfettoOptions;
-    PerfDataOptions;
-    CtfOptions;
-    perfring_recording::Options;
-    #[cfg(feature = "parquet")]
-    perfring_files::ParquetOptions;
-    #[cfg(feature = "otlp")]
-    perfring_otlp::FileOptions;
-    #[cfg(feature = "otlp")]
-    perfring_otlp::Options;
-    #[cfg(feature = "nats")]
-    perfring_nats::Options;
-}
-
-have_no_terms! {
-    Nothing;
-    #[cfg(feature = "prometheus")]
-    perfring_prometheus::Options;
 }
 
 /// Reads options with the keys of [`perfring_otlp::Mapping`] among them.

@@ -1,6 +1,7 @@
 //! `perfring bench`.
 
 use crate::failure::Failure;
+use perfring_bench::entrants::OURS;
 use perfring_bench::{BenchError, Options};
 use perfring_export::Stream;
 use std::io::LineWriter;
@@ -9,12 +10,10 @@ use std::process::Command;
 
 /// Measure this machine: rings between two processes, beside a floor, memcpy and a cache line
 ///
-/// Takes the same options as `cargo bench`, see below. Runs for eight minutes, five of them for
-/// `many`; --short takes some seconds and only shows that the benchmark works.
+/// Takes the same options as `cargo bench`, see below. Runs for some ten minutes; --short takes some seconds and only shows that the benchmark works.
 ///
 /// --compare, in a source checkout, measures perfring beside other means of passing records; what
-/// follows it is for that (`--compare --help`). `--compare --features all` adds the contestants whose
-/// build needs libclang, and cmake 3.30 for one of them.
+/// follows it is for that. `--compare --features all` adds the contestants whose build needs libclang.
 ///
 /// Example: perfring bench --json
 #[derive(Debug, clap::Args)]
@@ -40,6 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let options = Options::parse(args.options.clone()).map_err(failure)?;
     perfring_bench::run(
+        &OURS,
         &options,
         &mut LineWriter::new(Stream::stdout()),
         &mut LineWriter::new(Stream::stderr()),
@@ -85,7 +85,7 @@ fn command(manifest: &Path) -> String {
 }
 
 pub(crate) fn child(args: &ChildArgs) -> Result<(), Failure> {
-    perfring_bench::child(&args.args).map_err(failure)
+    perfring_bench::child(&args.args, &OURS).map_err(failure)
 }
 
 fn failure(error: BenchError) -> Failure {

@@ -23,20 +23,18 @@ impl Contestant for Broadcast {
 
     fn can() -> Can {
         Can {
-            payload: PAYLOAD,
             lossless: Err("its transmitter never waits"),
             senders: Err("it has one transmitter"),
-            overwrite: Ok(()),
-            receivers: Ok(()),
             sleeping: Err(NO_SLEEP),
             refuses: Err("it always has room: it overwrites"),
+            ..Can::all(PAYLOAD)
         }
     }
 
     fn about(setup: &Setup) -> About {
         let how =
             "written in place, copied out; a receiver that was lapped continues with the latest";
-        buffer::about("agrona broadcast", setup, how)
+        buffer::about(setup, how)
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<()> {

@@ -27,9 +27,8 @@ pub(super) const fn record(payload: usize) -> usize {
 }
 
 /// Describes one of the three.
-pub(super) fn about(name: &'static str, setup: &Setup, how: &str) -> About {
+pub(super) fn about(setup: &Setup, how: &str) -> About {
     About {
-        name,
         version: "own version of Agrona 2's protocol".to_owned(),
         location: Location::Processes,
         settings: format!("buffer of {} bytes in a mapped file, {how}", setup.data_size),

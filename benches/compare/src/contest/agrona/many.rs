@@ -22,7 +22,7 @@ impl Contestant for ManyToOne {
 
     fn about(setup: &Setup) -> About {
         let reader = "the reader zeroes what it has read and then stores the head, once a read";
-        ring::about("agrona many-to-one", setup, reader)
+        ring::about(setup, reader)
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<()> {

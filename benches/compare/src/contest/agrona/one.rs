@@ -20,7 +20,7 @@ impl Contestant for OneToOne {
     }
 
     fn about(setup: &Setup) -> About {
-        ring::about("agrona one-to-one", setup, "the head stored once a read")
+        ring::about(setup, "the head stored once a read")
     }
 
     fn create(path: &Path, setup: &Setup) -> Result<()> {

@@ -18,20 +18,18 @@ pub(super) const HEAD: usize = 384;
 /// Returns what one of them can be asked to do.
 pub(super) fn can(senders: Result<(), &'static str>) -> Can {
     Can {
-        payload: PAYLOAD,
-        lossless: Ok(()),
         senders,
         overwrite: Err("it refuses what has no room: its broadcast overwrites"),
         receivers: Err("its rings have one reader: several are for its broadcast"),
         sleeping: Err(NO_SLEEP),
-        refuses: Ok(()),
+        ..Can::all(PAYLOAD)
     }
 }
 
 /// Describes one of them.
-pub(super) fn about(name: &'static str, setup: &Setup, reader: &str) -> About {
+pub(super) fn about(setup: &Setup, reader: &str) -> About {
     let how = format!("{READ_LIMIT} messages a read, tryClaim and commit per record, {reader}");
-    buffer::about(name, setup, &how)
+    buffer::about(setup, &how)
 }
 
 /// Writes and commits a record. With `FENCED` there is a fence between its negative length, which

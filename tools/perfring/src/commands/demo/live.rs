@@ -27,13 +27,13 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const TABLE: [Column; 7] = [
-    Column::Text("ring", 9, 0),
-    Column::Number("records", 9, 60),
-    Column::Number("per s", 7, 0),
-    Column::Number("lost", 7, 0),
-    Column::Number("p50", 6, 76),
-    Column::Number("p99", 6, 48),
-    Column::Text("what it says", 0, 46),
+    Column("ring", 9, 0),
+    Column("records", -9, 60),
+    Column("per s", -7, 0),
+    Column("lost", -7, 0),
+    Column("p50", -6, 76),
+    Column("p99", -6, 48),
+    Column("what it says", 0, 46),
 ];
 
 const PANICKED: &str = "the sidecar's thread panicked";

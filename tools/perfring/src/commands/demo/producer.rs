@@ -35,7 +35,7 @@ pub(super) fn run(name: &str, dir: &Path) -> Result<(), Failure> {
             let mut cpus = Cpu::read().into_iter();
             cpus.try_for_each(|cpu| feed.in_place(|stamp| Cpu { stamp, ..cpu }))
         }),
-        "io" => Feed::run(producer, often, |feed| feed.archive(&Io::read(feed.stamp()))),
+        "io" => Feed::run(producer, often, |feed| feed.in_place(Io::read)),
         "processes" => Feed::run(producer, often, |feed| {
             let began = Instant::now();
             let processes = Processes::read(&mut last, feed.stamp());
@@ -78,7 +78,7 @@ fn sample(feed: &mut Feed<Sink>, last: &mut Option<(u64, (u64, u64))>) -> Result
         let (memory, load) = feed.span("read /proc/meminfo", within, |_, _| {
             (procfs::Meminfo::current().ok(), procfs::LoadAverage::current())
         });
-        let now = cpus.last().map_or((0, 0), Cpu::ticks);
+        let now = cpus.last().map_or((0, 0), |cpu| (cpu.busy, cpu.busy + cpu.idle));
         let total = now.1.saturating_sub(before.1);
         let busy = now.0.saturating_sub(before.0) as f64 / total.max(1) as f64;
         *last = Some((turn + 1, if total > 0 { now } else { before }));

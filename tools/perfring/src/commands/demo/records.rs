@@ -1,5 +1,5 @@
 //! The types of the demo's records, and how a host's figures get into them: plain structs written
-//! in place, and rkyv archives serialised into the reservation. Each has a sequence number and a
+//! in place, and an rkyv archive serialised into the reservation. Each has a sequence number and a
 //! time. The rings' type tables describe all of them, so every output of the sidecar has names.
 //! (The ring `metrics` has OpenTelemetry's signals instead.) What a container hides is zero or
 //! empty.
@@ -31,21 +31,10 @@ pub(super) struct Cpu {
     /// Its number, or [`Cpu::ALL`].
     pub(super) cpu: u64,
     #[record(unit = "{tick}")]
-    pub(super) user: u64,
-    #[record(unit = "{tick}")]
-    pub(super) nice: u64,
-    #[record(unit = "{tick}")]
-    pub(super) system: u64,
+    pub(super) busy: u64,
+    /// Also while a disk was waited for.
     #[record(unit = "{tick}")]
     pub(super) idle: u64,
-    #[record(unit = "{tick}")]
-    pub(super) iowait: u64,
-    #[record(unit = "{tick}")]
-    pub(super) irq: u64,
-    #[record(unit = "{tick}")]
-    pub(super) softirq: u64,
-    #[record(unit = "{tick}")]
-    pub(super) steal: u64,
     /// Context switches of the whole system.
     pub(super) switches: u64,
 }
@@ -53,33 +42,22 @@ pub(super) struct Cpu {
 impl Cpu {
     /// The sum over all processors.
     pub(super) const ALL: u64 = u64::MAX;
-    /// The fields in which a processor is busy.
-    pub(super) const BUSY: [&str; 6] = ["user", "nice", "system", "irq", "softirq", "steal"];
 
     /// One sample of each processor, and then one of all together.
     pub(super) fn read() -> Vec<Cpu> {
         let Ok(stats) = procfs::KernelStats::current() else { return Vec::new() };
         let all = (0..).zip(&stats.cpu_time).chain([(Cpu::ALL, &stats.total)]);
-        let of = |(cpu, time): (u64, &procfs::CpuTime)| Cpu {
-            stamp: Stamp::default(),
-            cpu,
-            user: time.user,
-            nice: time.nice,
-            system: time.system,
-            idle: time.idle,
-            iowait: time.iowait.unwrap_or(0),
-            irq: time.irq.unwrap_or(0),
-            softirq: time.softirq.unwrap_or(0),
-            steal: time.steal.unwrap_or(0),
-            switches: stats.ctxt,
+        let of = |(cpu, time): (u64, &procfs::CpuTime)| {
+            let rare = [time.irq, time.softirq, time.steal].map(Option::unwrap_or_default);
+            Cpu {
+                stamp: Stamp::default(),
+                cpu,
+                busy: time.user + time.nice + time.system + rare.iter().sum::<u64>(),
+                idle: time.idle + time.iowait.unwrap_or_default(),
+                switches: stats.ctxt,
+            }
         };
         all.map(of).collect()
-    }
-
-    /// Returns the ticks in which it was busy, and all of them.
-    pub(super) fn ticks(&self) -> (u64, u64) {
-        let busy = self.user + self.nice + self.system + self.irq + self.softirq + self.steal;
-        (busy, busy + self.idle + self.iowait)
     }
 }
 
@@ -106,67 +84,31 @@ impl Pulse {
 }
 
 /// What went through disks and network interfaces since boot.
-#[derive(Archive, Serialize, Record)]
-#[record(rkyv, name = "demo.Io", id = 7003)]
+#[repr(C)]
+#[derive(Clone, Copy, Default, Pod, Zeroable, Record)]
+#[record(name = "demo.Io", id = 7003)]
 pub(super) struct Io {
-    seq: u64,
-    #[record(unit = "ns")]
-    time_ns: u64,
-    disks: Vec<Disk>,
-    nets: Vec<Net>,
-}
-
-#[derive(Archive, Serialize, Record)]
-#[record(rkyv)]
-struct Disk {
-    name: String,
+    stamp: Stamp,
     #[record(unit = "By")]
-    read_bytes: u64,
+    disk_bytes: u64,
     #[record(unit = "By")]
-    written_bytes: u64,
-}
-
-#[derive(Archive, Serialize, Record)]
-#[record(rkyv)]
-struct Net {
-    name: String,
-    #[record(unit = "By")]
-    received_bytes: u64,
-    #[record(unit = "By")]
-    sent_bytes: u64,
+    net_bytes: u64,
 }
 
 impl Io {
-    /// Reads what was ever used.
-    pub(super) fn read(Stamp { seq, time_ns }: Stamp) -> Io {
+    pub(super) fn read(stamp: Stamp) -> Io {
         const SECTOR: u64 = 512;
-        /// Lists are truncated to this length, so that an archive fits its reservation.
-        const MOST: usize = 32;
-        let mut disks: Vec<Disk> = Vec::new();
+        let (mut whole, mut disk_bytes) = (String::new(), 0);
         for disk in procfs::diskstats().unwrap_or_default() {
             // A partition would count its disk's bytes twice.
-            let is_part = disks.last().is_some_and(|last| disk.name.starts_with(&last.name));
-            if !is_part && disk.reads + disk.writes > 0 {
-                disks.push(Disk {
-                    name: disk.name,
-                    read_bytes: disk.sectors_read * SECTOR,
-                    written_bytes: disk.sectors_written * SECTOR,
-                });
+            if whole.is_empty() || !disk.name.starts_with(&whole) {
+                disk_bytes += (disk.sectors_read + disk.sectors_written) * SECTOR;
+                whole = disk.name;
             }
         }
-        disks.truncate(MOST);
         let nets = procfs::net::dev_status().unwrap_or_default().into_values();
-        let mut nets: Vec<Net> = nets
-            .filter(|net| net.recv_bytes + net.sent_bytes > 0)
-            .map(|net| Net {
-                name: net.name,
-                received_bytes: net.recv_bytes,
-                sent_bytes: net.sent_bytes,
-            })
-            .collect();
-        nets.sort_by(|a, b| a.name.cmp(&b.name));
-        nets.truncate(MOST);
-        Io { seq, time_ns, disks, nets }
+        let net_bytes = nets.map(|net| net.recv_bytes + net.sent_bytes).sum();
+        Io { stamp, disk_bytes, net_bytes }
     }
 }
 

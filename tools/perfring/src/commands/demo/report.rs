@@ -17,20 +17,20 @@ use std::path::Path;
 pub(super) const DELAY_MS: u64 = 5;
 
 const PULSES: [Column; 5] = [
-    Column::Number("  before kill", 13, 0),
-    Column::Number("record", 10, 0),
-    Column::Number("position", 12, 60),
-    Column::Number("gap", 7, 0),
-    Column::Number("woke late", 9, 0),
+    Column("  before kill", -13, 0),
+    Column("record", -10, 0),
+    Column("position", -12, 60),
+    Column("gap", -7, 0),
+    Column("woke late", -9, 0),
 ];
 
 const RINGS: [Column; 6] = [
-    Column::Text("ring", 9, 0),
-    Column::Number("records", 9, 0),
-    Column::Number("per s", 7, 54),
-    Column::Number("p50", 6, 62),
-    Column::Number("p99", 6, 0),
-    Column::Text("lost, by cause", 0, 0),
+    Column("ring", 9, 0),
+    Column("records", -9, 0),
+    Column("per s", -7, 54),
+    Column("p50", -6, 62),
+    Column("p99", -6, 0),
+    Column("lost, by cause", 0, 0),
 ];
 
 /// Opens a ring whose producer was killed at `killed_ns`, and shows its last records.

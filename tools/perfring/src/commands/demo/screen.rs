@@ -77,15 +77,12 @@ impl Screen {
     }
 }
 
-/// A column of a table: its title, its width, and the width of the narrowest screen that has it.
-pub(super) enum Column {
-    Text(&'static str, usize, usize),
-    /// To the right, and never truncated: half a number is a wrong one.
-    Number(&'static str, usize, usize),
-}
+/// A column of a table: its title, its width, and the width of the narrowest screen that has it. A
+/// number has a negative width: it is to the right, and never truncated, as half of one is wrong.
+pub(super) struct Column(pub(super) &'static str, pub(super) isize, pub(super) usize);
 
 pub(super) fn titles(columns: &[Column]) -> impl Iterator<Item = &'static str> {
-    columns.iter().map(|(Column::Text(title, ..) | Column::Number(title, ..))| *title)
+    columns.iter().map(|Column(title, ..)| *title)
 }
 
 /// Joins the cells of a line, as far as there is room.
@@ -95,15 +92,14 @@ pub(super) fn row(
     width: usize,
 ) -> String {
     let mut line = String::new();
-    for (column, cell) in columns.iter().zip(cells) {
-        let cell = cell.as_ref();
-        let (from, cell) = match *column {
-            Column::Text(_, room, from) => (from, format!("{cell:<room$}")),
-            Column::Number(_, room, from) => (from, format!("{cell:>room$}")),
-        };
-        if width >= from {
+    for (Column(_, signed, from), cell) in columns.iter().zip(cells) {
+        let (cell, room) = (cell.as_ref(), signed.unsigned_abs());
+        if width >= *from {
             line += if line.is_empty() { "" } else { "  " };
-            line += &cell;
+            line += &match signed {
+                0.. => format!("{cell:<room$}"),
+                _ => format!("{cell:>room$}"),
+            };
         }
     }
     line.trim_end().chars().take(width).collect()
@@ -138,8 +134,7 @@ mod tests {
 
     #[test]
     fn no_row_is_wider_than_the_screen() {
-        let columns =
-            [Column::Text("a", 6, 0), Column::Number("b", 6, 30), Column::Text("c", 0, 0)];
+        let columns = [Column("a", 6, 0), Column("b", -6, 30), Column("c", 0, 0)];
         let cells = ["ab", "1", "long long text"];
         assert_eq!(row(&columns, cells, 12), "ab      long");
         assert_eq!(row(&columns, cells, 40), "ab           1  long long text");

@@ -99,7 +99,7 @@ impl Seen {
         }
         let is_shown = match ring {
             METRICS => class == Some(Class::Log),
-            "cpu" => sum(value, "cpu") == Cpu::ALL,
+            "cpu" => number(value, "cpu") == Cpu::ALL,
             _ => true,
         };
         if is_shown {
@@ -132,17 +132,17 @@ impl Seen {
 
 /// Returns what a ring's record says, compared with one before it.
 fn sentence(ring: &str, now: &Value, before: Option<&Value>) -> Option<String> {
-    let earlier = |path: &str| before.map_or(0, |before| sum(before, path));
-    let grown = |path: &str| sum(now, path).saturating_sub(earlier(path));
+    let earlier = |path: &str| before.map_or(0, |before| number(before, path));
+    let grown = |path: &str| number(now, path).saturating_sub(earlier(path));
     let text = |path: &str| match now.get(path) {
         Some(Value::Str(text)) => Some(text.clone()),
         _ => None,
     };
     match ring {
         "cpu" => {
-            let busy: u64 = Cpu::BUSY.iter().map(|field| grown(field)).sum();
+            let busy = grown("busy");
             // Less than a clock tick may have passed: the last summary stays.
-            let percent = (busy * 100).checked_div(busy + grown("idle") + grown("iowait"))?;
+            let percent = (busy * 100).checked_div(busy + grown("idle"))?;
             let switches = grown("switches") * 1_000_000_000 / grown("stamp.time_ns").max(1);
             Some(match before {
                 None => format!("{percent}% busy since boot"),
@@ -151,31 +151,26 @@ fn sentence(ring: &str, now: &Value, before: Option<&Value>) -> Option<String> {
         }
         "io" => {
             before?;
-            let seconds = grown("time_ns") as f64 / 1e9;
-            let [disk, net] =
-                ["disks", "nets"].map(|of| bytes((grown(of) as f64 / seconds) as u64));
+            let seconds = grown("stamp.time_ns") as f64 / 1e9;
+            let rate = |of| bytes((grown(of) as f64 / seconds) as u64);
+            let [disk, net] = ["disk_bytes", "net_bytes"].map(rate);
             Some(format!("disk {disk}/s, net {net}/s"))
         }
         "processes" => {
             let busiest = text("busiest.0.name")
-                .map(|name| format!(", {name} {}%", sum(now, "busiest.0.cpu_permille") / 10));
-            Some(format!("{} run{}", sum(now, "count"), busiest.unwrap_or_default()))
+                .map(|name| format!(", {name} {}%", number(now, "busiest.0.cpu_permille") / 10));
+            Some(format!("{} run{}", number(now, "count"), busiest.unwrap_or_default()))
         }
         _ => text("body"),
     }
 }
 
-/// Returns the sum of all numbers at this path.
-fn sum(value: &Value, path: &str) -> u64 {
-    fn all(value: &Value) -> u64 {
-        match value {
-            Value::U64(number) => *number,
-            Value::List(items) => items.iter().map(all).sum(),
-            Value::Struct(fields) => fields.iter().map(|(_, value)| all(value)).sum(),
-            _ => 0,
-        }
+/// Returns the number at this path.
+fn number(value: &Value, path: &str) -> u64 {
+    match value.get(path) {
+        Some(Value::U64(number)) => *number,
+        _ => 0,
     }
-    value.get(path).map_or(0, all)
 }
 
 /// What was read of all rings, in the order of [`STATIONS`], and what explains their losses. The sidecar's engine fills it;

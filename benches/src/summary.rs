@@ -1,22 +1,17 @@
 //! Medians, their ratios to the floor and the best rival, and what went wrong.
 
-use crate::entrants::by_name;
+use crate::contestant::Role;
 use crate::kinds::describe;
-use crate::rows::{Median, Row};
-use perfring_bench::contestant::Role;
-use perfring_bench::rows::{Figures, Latency, Sample};
-use perfring_bench::stats::{median, range};
-use perfring_bench::workload::Workload;
+use crate::player::{LINE, MEMCPY};
+use crate::rows::{Figures, Latency, Median, Row, Sample};
+use crate::stats::{median, range};
+use crate::workload::Workload;
 
 /// The distances at which samples are compared.
 const DISTANCES: [&str; 3] = ["near", "far", "-"];
 
-fn role(name: &str) -> Option<Role> {
-    by_name(name).map(|entry| entry.role)
-}
-
 /// Returns the medians of samples of one kind, in the order of the contestants.
-pub fn medians(samples: &[Sample]) -> Vec<Median> {
+pub(crate) fn medians(samples: &[Sample]) -> Vec<Median> {
     let mut names: Vec<&str> = Vec::new();
     for sample in samples {
         let name = sample.figures.contestant;
@@ -89,8 +84,8 @@ fn one(samples: &[Sample], name: &str, distance: &str) -> Option<Median> {
 
 /// Fills in the ratios among medians of one kind and distance.
 fn compare(medians: &mut [Median]) {
-    let best = |wanted: &dyn Fn(&str) -> bool| -> Option<(&'static str, f64)> {
-        let wanted = medians.iter().filter(|median| wanted(median.figures.contestant));
+    let best = |wanted: &dyn Fn(&Figures) -> bool| -> Option<(&'static str, f64)> {
+        let wanted = medians.iter().filter(|median| wanted(&median.figures));
         let figures = wanted.filter_map(|m| Some((m, m.figures.figure()?)));
         let sign = |median: &Median| if median.higher_is_better { 1.0 } else { -1.0 };
         figures
@@ -98,9 +93,10 @@ fn compare(medians: &mut [Median]) {
             .map(|(median, figure)| (median.figures.contestant, figure))
     };
     // The best bare loop is the floor.
-    let floor = best(&|name| role(name) == Some(Role::Limit) && name != "line" && name != "memcpy");
-    let line = best(&|name| name == "line");
-    let rival = best(&|name| role(name) == Some(Role::Rival));
+    let bare = [LINE.name, MEMCPY.name];
+    let floor = best(&|f| f.role == Role::Limit && !bare.contains(&f.contestant));
+    let line = best(&|f| f.contestant == LINE.name);
+    let rival = best(&|f| f.role == Role::Rival);
     for median in medians {
         let Some(figure) = median.figures.figure() else { continue };
         let by = |base: Option<(&str, f64)>| {
@@ -151,7 +147,8 @@ pub fn faults(rows: &[Row]) -> Vec<String> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use perfring_bench::rows::Kind;
+    use crate::player::Entry;
+    use crate::rows::Kind;
 
     fn sample(
         contestant: &'static str,
@@ -159,12 +156,14 @@ mod tests {
         distance: &'static str,
         figure: f64,
     ) -> Sample {
+        let limit = contestant.starts_with("floor");
+        let role = if limit { Role::Limit } else { Role::Ours };
         let figures = Figures {
             records: 1,
             records_per_s: figure,
             ns_per_record: figure,
             distance,
-            ..Figures::of(Kind::of(workload, 64), contestant)
+            ..Figures::of(Kind::of(workload, 64), &Entry { name: contestant, role, ..LINE })
         };
         Sample { figures, round: 0, lossless: true }
     }

@@ -1,20 +1,19 @@
 //! The run: what is measured of whom, and the rows of it.
 
-use crate::entrants::chosen;
+use crate::case::Case;
+use crate::conductor::{Failure, INTERRUPTED};
+use crate::contestant::{About, Location, Role};
+use crate::entrants::Entrants;
+use crate::error::{BenchError, Result};
 use crate::kinds::{absent, describe, fits, kinds};
-use crate::machine;
+use crate::machine::Machine;
 use crate::options::Options;
-use crate::rows::{Absent, Contestant, Row, Use};
+use crate::payload::SMALL;
+use crate::player::Entry;
+use crate::rows::{Absent, Contestant, Kind, Row, Sample, Use};
 use crate::summary::medians;
-use perfring_bench::case::Case;
-use perfring_bench::conductor::{Failure, INTERRUPTED};
-use perfring_bench::contestant::{About, Location};
-use perfring_bench::payload::SMALL;
-use perfring_bench::player::Entry;
-use perfring_bench::rows::{Kind, Sample};
-use perfring_bench::turns::{Bench, MAX_ROUNDS, Turn, complete};
-use perfring_bench::workload::Workload;
-use perfring_bench::{BenchError, Result};
+use crate::turns::{Bench, MAX_ROUNDS, Turn, complete};
+use crate::workload::Workload;
 use std::io::Write;
 use std::sync::atomic::Ordering;
 
@@ -22,23 +21,22 @@ use std::sync::atomic::Ordering;
 const MAX_HANGS: usize = 2;
 
 /// Describes the contestant with the settings of this case.
-pub fn about(case: &Case, options: &Options) -> About {
+fn about(case: &Case, options: &Options) -> About {
     case.entry.player().map_or_else(
         || About {
-            name: case.entry.name,
             version: "-".to_owned(),
             location: Location::Processes,
             settings: "one process that copies, or a cache line that goes back and forth"
                 .to_owned(),
             waits: "-".to_owned(),
         },
-        |player| player.about(&case.setup(&options.scale)),
+        |player| (player.about)(&case.setup(&options.scale)),
     )
 }
 
 /// Returns a contestant's stream of records of 64 bytes.
-pub fn usual(entry: Entry) -> Case {
-    let lossy = entry.player().is_some_and(|player| player.can().lossless.is_err());
+fn usual(entry: Entry) -> Case {
+    let lossy = entry.player().is_some_and(|player| (player.can)().lossless.is_err());
     let workload = if lossy { Workload::Overwrite } else { Workload::Throughput };
     Case { kind: Kind { lossy, ..Kind::of(workload, SMALL) }, entry }
 }
@@ -48,18 +46,20 @@ pub fn usual(entry: Entry) -> Case {
 /// # Errors
 /// Errors that end the run. A failing contestant does not.
 pub fn run(
+    entrants: &Entrants,
     options: &Options,
     each: &mut dyn FnMut(&Row) -> Result<()>,
     log: &mut dyn Write,
 ) -> Result<Vec<Row>> {
     options.check()?;
-    let entries = chosen(options)?;
+    let entries = entrants.chosen(options)?;
     let bench = Bench::new(options.scale.clone())?;
-    let machine = machine::of(&bench)?;
+    let places = bench.places.as_ref();
+    let machine = Machine::of(&bench.scale, places, bench.tick_ns, entrants.commit)?;
     let mut run = Run { options, bench, rows: Vec::new(), each, hangs: Vec::new() };
     run.report(Row::Machine(Box::new(machine)))?;
     let able = run.entrants(entries)?;
-    for (kind, mut turns) in run.groups(&able)? {
+    for (kind, mut turns) in run.groups(&able, entrants.workloads)? {
         let measured = run.measure(&kind, &mut turns, log);
         // At once, and also for a run that is interrupted: its table has what is present.
         let samples: Vec<Sample> = turns.into_iter().flat_map(|turn| turn.samples).collect();
@@ -105,10 +105,10 @@ impl Run<'_> {
     }
 
     /// Returns the cases that are compared with each other and take turns, kind by kind.
-    fn groups(&mut self, able: &[Entry]) -> Result<Vec<(Kind, Vec<Turn>)>> {
+    fn groups(&mut self, able: &[Entry], usual: &[Workload]) -> Result<Vec<(Kind, Vec<Turn>)>> {
         let mut groups = Vec::new();
         let mut reported: Vec<Absent> = Vec::new();
-        for kind in kinds(self.options) {
+        for kind in kinds(self.options, usual) {
             let mut turns = Vec::new();
             for &entry in able {
                 match fits(&kind, &entry) {
@@ -187,4 +187,21 @@ impl Run<'_> {
         }
         self.bench.sample(turn, round)
     }
+}
+
+/// Writes names, roles, and whether they can run here.
+pub(crate) fn list(entrants: &Entrants, options: &Options, out: &mut dyn Write) -> Result<()> {
+    for entry in entrants.all() {
+        let role = match entry.role {
+            Role::Limit => "limit",
+            Role::Ours => "ours",
+            Role::Rival => "rival",
+        };
+        let what = match entry.absent() {
+            Some(reason) => format!("absent: {reason}"),
+            None => about(&usual(*entry), options).settings,
+        };
+        writeln!(out, "{} ({role}): {what}", entry.name)?;
+    }
+    Ok(())
 }

@@ -1,18 +1,19 @@
 //! What is compared, and who can take part in it.
 
+use crate::contestant::Role;
 use crate::options::Options;
-use crate::rows::Absent;
-use perfring_bench::contestant::Role;
-use perfring_bench::part::Audience;
-use perfring_bench::payload::SMALL;
-use perfring_bench::player::Entry;
-use perfring_bench::rows::Kind;
-use perfring_bench::workload::Workload;
+use crate::part::Audience;
+use crate::payload::SMALL;
+use crate::player::Entry;
+use crate::rows::{Absent, Kind};
+use crate::workload::Workload;
 
-/// All kinds, in the order of the report.
-pub fn kinds(options: &Options) -> Vec<Kind> {
+/// All kinds, in the order of the report: of the workloads that are asked for, or else the usual
+/// ones.
+pub fn kinds(options: &Options, usual: &[Workload]) -> Vec<Kind> {
     let mut kinds = Vec::new();
-    for &workload in &options.workloads {
+    let asked = &options.workloads[..];
+    for &workload in if asked.is_empty() { usual } else { asked } {
         let kind = Kind::of(workload, SMALL);
         match workload {
             Workload::Throughput => {
@@ -66,12 +67,12 @@ pub fn fits(kind: &Kind, entry: &Entry) -> Result<(), Option<String>> {
         let its_own = if entry.is_memcpy() { Workload::Throughput } else { Workload::Latency };
         return if kind.workload == its_own { Ok(()) } else { Err(None) };
     };
-    let (can, cannot) = (player.can(), player.cannot());
+    let can = (player.can)();
     if kind.payload > can.payload {
         return Err(Some(format!("records of at most {} bytes", can.payload)));
     }
     if kind.workload != Workload::Latency {
-        reported(cannot.but_latency)?;
+        reported(can.but_latency)?;
     }
     match kind.workload {
         Workload::Throughput | Workload::Latency => reported(can.lossless),
@@ -82,18 +83,18 @@ pub fn fits(kind: &Kind, entry: &Entry) -> Result<(), Option<String>> {
             Err(Some("a bare loop that overwrites has no reader".to_owned()))
         }
         Workload::Overwrite if kind.audience != Audience::None => {
-            reported(can.overwrite.and(cannot.follow))
+            reported(can.overwrite.and(can.follow))
         }
-        Workload::Overwrite => reported(can.overwrite.and(cannot.overwrite_alone)),
+        Workload::Overwrite => reported(can.overwrite.and(can.overwrite_alone)),
         Workload::Fanout if kind.lossy => reported(can.receivers.and(can.overwrite)),
-        Workload::Fanout => reported(can.receivers.and(can.lossless).and(cannot.wait_for_many)),
+        Workload::Fanout => reported(can.receivers.and(can.lossless).and(can.wait_for_many)),
         Workload::Full => reported(can.lossless.and(can.refuses)),
         Workload::Cold | Workload::Memory => reported(can.lossless),
     }
 }
 
 /// Returns an absence of this kind.
-pub fn absent(kind: &Kind, entry: &Entry, reason: String, failed: bool) -> Absent {
+pub(crate) fn absent(kind: &Kind, entry: &Entry, reason: String, failed: bool) -> Absent {
     let part = match (kind.workload, kind.audience, kind.lossy) {
         (Workload::Producers, _, false) => Some("one reader"),
         (Workload::Producers, ..) => Some("no reader"),
@@ -107,7 +108,7 @@ pub fn absent(kind: &Kind, entry: &Entry, reason: String, failed: bool) -> Absen
 }
 
 /// Describes a kind.
-pub fn describe(kind: &Kind) -> String {
+pub(crate) fn describe(kind: &Kind) -> String {
     let Kind { workload, payload, senders, receivers, audience, lossy } = kind;
     match workload {
         Workload::Throughput => format!("throughput of {payload} bytes"),
@@ -127,16 +128,18 @@ pub fn describe(kind: &Kind) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::entrants::by_name;
-    use perfring_bench::case::{Case, Scale};
-    use perfring_bench::cores::{Placed, Places};
+    use crate::case::Case;
+    use crate::cores::{Placed, Places};
+    use crate::entrants::OURS;
+    use crate::scale::Scale;
     use std::collections::BTreeSet;
     use std::path::Path;
 
     fn case(name: &str, workload: Workload, wanted: impl Fn(&Kind) -> bool) -> Case {
-        let entry = by_name(name).unwrap();
+        let entry = OURS.by_name(name).unwrap();
         let options = Options { senders: vec![1, 4], ..Options::default() };
-        let kinds = kinds(&options).into_iter().filter(|kind| kind.workload == workload);
+        let kinds =
+            kinds(&options, &Workload::ALL).into_iter().filter(|kind| kind.workload == workload);
         let kind = kinds.into_iter().find(|kind| wanted(kind)).unwrap();
         Case { kind, entry }
     }
@@ -149,34 +152,12 @@ mod tests {
             let places = Places::among(&all, |cpu| BTreeSet::from([cpu])).unwrap();
             let placed = case.placed(Some(&places));
             let parts = case.processes(&Scale::default(), &placed, 1, Path::new("/"));
-            parts.iter().flatten().map(|part| part.core.unwrap()).collect()
+            parts.iter().map(|part| part.core.unwrap()).collect()
         };
         // The receiver first.
         assert_eq!(cores(16), [0, 1, 2, 3, 4]);
         assert_eq!(cores(4), [0, 1, 2, 3, 1]);
         assert_eq!(cores(2), [0, 1, 1, 1, 1]);
-    }
-
-    #[test]
-    fn who_cannot_be_followed_is_absent_there_only() {
-        let fits = |name: &str, workload, wanted: &dyn Fn(&Kind) -> bool| {
-            let case = case(name, workload, wanted);
-            fits(&case.kind, &case.entry)
-        };
-        for name in ["lttng", "perf overwrite"] {
-            for audience in [Audience::Slow, Audience::Keen] {
-                let why = fits(name, Workload::Overwrite, &|kind| kind.audience == audience);
-                assert!(why.unwrap_err().unwrap().contains("snapshot"), "{name}");
-            }
-            let alone = fits(name, Workload::Overwrite, &|kind| kind.audience == Audience::None);
-            assert_eq!(alone, Ok(()), "{name}");
-        }
-        assert_eq!(fits("perfring named", Workload::Fanout, &|kind| !kind.lossy), Ok(()));
-        assert!(fits("perfring named", Workload::Fanout, &|kind| kind.lossy).is_err());
-        // Nothing waits for perfring's observers; ringfire can do both.
-        assert!(fits("perfring in place", Workload::Fanout, &|kind| !kind.lossy).is_err());
-        assert_eq!(fits("perfring in place", Workload::Fanout, &|kind| kind.lossy), Ok(()));
-        assert_eq!(fits("ringfire", Workload::Fanout, &|kind| !kind.lossy), Ok(()));
     }
 
     #[test]

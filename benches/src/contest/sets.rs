@@ -1,9 +1,9 @@
 //! Sets of rings that are read as one.
 
-use perfring_bench::contest::perfring::error;
-use perfring_bench::contestant::{Receiver, Visit};
-use perfring_bench::error::failed;
-use perfring_bench::{BenchError, Result};
+use crate::contest::perfring::error;
+use crate::contestant::{Receiver, Visit};
+use crate::error::failed;
+use crate::error::{BenchError, Result};
 use perfring_consumer::Item;
 use perfring_consumer::advanced::ResumePoint;
 use perfring_set::{FullestFirst, Merge, Merged, SourceId};

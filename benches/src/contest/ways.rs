@@ -1,13 +1,12 @@
 //! The ways to use one ring.
 
-use perfring_bench::contest::perfring::{
-    ONE_CONSUMER, PATIENCE, Reader, SPIN, Way, can, error, options, refusal, taken,
-};
-use perfring_bench::contestant::{Can, Cannot, Fill, Receiver, Sender, Setup, Visit};
-use perfring_bench::payload::Pool;
-use perfring_bench::waits::{Room, until};
-use perfring_bench::{BenchError, Result};
-use perfring_consumer::{Consumer, ConsumerOptions, Item, Stat};
+use crate::contest::calls::{Caller, Calls, PublishTimeout};
+use crate::contest::perfring::{PATIENCE, Reader, SPIN, Way, can, error, options, refusal, taken};
+use crate::contestant::{Can, Fill, Receiver, Sender, Setup, Visit};
+use crate::error::{BenchError, Result};
+use crate::payload::Pool;
+use crate::waits::{Room, until};
+use perfring_consumer::{Consumer, ConsumerOptions, Item, Stat, Trust};
 use perfring_producer::{
     Evict, Options, Producer, Producers, RecordType, Reservation, SharedProducer,
 };
@@ -30,7 +29,6 @@ pub struct Batched;
 impl Way for Batched {
     type Sender = Batches;
     type Receiver = Reader;
-    const NAME: &'static str = "perfring batch";
 
     fn how(_: &Setup) -> String {
         format!("one producer, {HOW}")
@@ -86,13 +84,40 @@ impl Sender for Batches {
     }
 }
 
+/// `publish_timeout`, to a consumer that copies each record before it looks at it, because it trusts
+/// no process that may write the ring.
+pub struct Copied;
+
+impl Way for Copied {
+    type Sender = Caller<PublishTimeout>;
+    type Receiver = Reader;
+
+    fn how(_: &Setup) -> String {
+        "one producer, one call a record, Trust::Nobody".to_owned()
+    }
+
+    fn can() -> Can {
+        let same = Err("as `perfring publish_timeout` does");
+        Can { overwrite: same, receivers: same, sleeping: same, refuses: same, ..can() }
+    }
+
+    fn sender(path: &Path, setup: &Setup, index: usize) -> Result<Self::Sender> {
+        <Calls<PublishTimeout> as Way>::sender(path, setup, index)
+    }
+
+    fn receiver(path: &Path, setup: &Setup, _: usize) -> Result<Reader> {
+        let (wait, trust) = (setup.pace.into(), Trust::Nobody);
+        let options = ConsumerOptions { wait, trust, ..ConsumerOptions::default() };
+        Ok(Reader::of(Consumer::attach_with(path, &options).map_err(error)?, setup))
+    }
+}
+
 /// Many producers, record by record.
 pub struct Shared;
 
 impl Way for Shared {
     type Sender = OneOfMany;
     type Receiver = Reader;
-    const NAME: &'static str = "perfring shared";
     const PRODUCERS: Producers = Producers::Many;
 
     fn how(_: &Setup) -> String {
@@ -167,7 +192,6 @@ pub struct SharedBatched;
 impl Way for SharedBatched {
     type Sender = SharedBatches;
     type Receiver = Reader;
-    const NAME: &'static str = "perfring shared batch";
     const PRODUCERS: Producers = Producers::Many;
 
     fn how(_: &Setup) -> String {
@@ -231,7 +255,6 @@ pub struct Named<const BATCHED: bool>;
 impl<const BATCHED: bool> Way for Named<BATCHED> {
     type Sender = NamedSender<BATCHED>;
     type Receiver = Reader;
-    const NAME: &'static str = if BATCHED { "perfring named batch" } else { "perfring named" };
 
     fn how(setup: &Setup) -> String {
         let how = if BATCHED { HOW } else { "each record written in place and published at once" };
@@ -243,12 +266,9 @@ impl<const BATCHED: bool> Way for Named<BATCHED> {
             overwrite: Err("named consumers are waited for: what may be lost goes to observers"),
             refuses: Err("as `perfring in place` does"),
             sleeping: Err("as `perfring in place` does"),
+            wait_for_many: Ok(()),
             ..can()
         }
-    }
-
-    fn cannot() -> Cannot {
-        Cannot::NOTHING
     }
 
     fn options(setup: &Setup) -> Options {
@@ -304,7 +324,6 @@ const fn values<const N: usize>() -> usize {
 impl Way for Values {
     type Sender = ValueSender;
     type Receiver = ValueReader;
-    const NAME: &'static str = "perfring values";
 
     fn how(_: &Setup) -> String {
         "one producer, 64 payloads a record, in an array of 4 KiB at most".to_owned()
@@ -313,10 +332,6 @@ impl Way for Values {
     fn can() -> Can {
         let same = Err("values in an array are for streams; their record is `perfring in place`'s");
         Can { overwrite: same, receivers: same, sleeping: same, refuses: same, ..can() }
-    }
-
-    fn cannot() -> Cannot {
-        ONE_CONSUMER
     }
 
     fn sender(path: &Path, _: &Setup, _: usize) -> Result<ValueSender> {

@@ -1,14 +1,12 @@
 //! A ring for each producer, or for each CPU, and one reader of all of them.
 
 use super::sets::{FromSet, Ordered};
+use crate::contest::perfring::{PATIENCE, Reader, Way, can, error, options, refusal, taken};
+use crate::contestant::{Can, Fill, Receiver, Sender, Setup, Visit};
+use crate::error::Result;
+use crate::payload::Pool;
+use crate::waits::WaitStrategy;
 use nix::unistd::{SysconfVar, sysconf};
-use perfring_bench::Result;
-use perfring_bench::contest::perfring::{
-    PATIENCE, Reader, Way, can, error, options, refusal, taken,
-};
-use perfring_bench::contestant::{Can, Cannot, Fill, Receiver, Sender, Setup, Visit};
-use perfring_bench::payload::Pool;
-use perfring_bench::waits::WaitStrategy;
 use perfring_consumer::{Consumer, ConsumerOptions};
 use perfring_producer::{CpuProducer, Evict, Options, Producer, Producers, RecordType, files};
 use perfring_set::{FullestFirst, Merge};
@@ -76,7 +74,6 @@ pub struct Fullest;
 impl Way for Fullest {
     type Sender = Producer;
     type Receiver = FromSet<FullestFirst>;
-    const NAME: &'static str = "perfring rings";
 
     fn how(setup: &Setup) -> String {
         format!("{} rings of one producer each, fullest first, no timestamps", setup.senders)
@@ -84,10 +81,6 @@ impl Way for Fullest {
 
     fn can() -> Can {
         rings()
-    }
-
-    fn cannot() -> Cannot {
-        Cannot::NOTHING
     }
 
     fn waits(setup: &Setup) -> Option<String> {
@@ -118,7 +111,6 @@ pub struct InOrder;
 impl Way for InOrder {
     type Sender = Producer;
     type Receiver = FromSet<Ordered>;
-    const NAME: &'static str = "perfring rings merged";
 
     fn how(setup: &Setup) -> String {
         format!(
@@ -131,10 +123,6 @@ impl Way for InOrder {
 
     fn can() -> Can {
         rings()
-    }
-
-    fn cannot() -> Cannot {
-        Cannot::NOTHING
     }
 
     fn waits(setup: &Setup) -> Option<String> {
@@ -163,18 +151,13 @@ pub struct InTurn;
 impl Way for InTurn {
     type Sender = Producer;
     type Receiver = Turns;
-    const NAME: &'static str = "perfring rings in turn";
 
     fn how(setup: &Setup) -> String {
         format!("{} rings of one producer each, a reader each, in turn", setup.senders)
     }
 
     fn can() -> Can {
-        Can { overwrite: Ok(()), ..rings() }
-    }
-
-    fn cannot() -> Cannot {
-        Cannot { follow: Err(ALONE), overwrite_alone: Err(ALONE), ..Cannot::NOTHING }
+        Can { overwrite: Ok(()), follow: Err(ALONE), overwrite_alone: Err(ALONE), ..rings() }
     }
 
     fn waits(setup: &Setup) -> Option<String> {
@@ -206,19 +189,14 @@ fn cpus() -> u32 {
 impl Way for Cpu {
     type Sender = PerCpu;
     type Receiver = Turns;
-    const NAME: &'static str = "perfring cpu";
 
     fn how(_: &Setup) -> String {
         format!("{} rings, one for each processor, read in turn", cpus())
     }
 
     fn can() -> Can {
-        Can { overwrite: Ok(()), payload: 512, ..rings() }
-    }
-
-    fn cannot() -> Cannot {
         const ORDER: &str = "its rings are read in turn, without an order between them";
-        Cannot { follow: Err(ORDER), ..Cannot::NOTHING }
+        Can { overwrite: Ok(()), follow: Err(ORDER), payload: 512, ..rings() }
     }
 
     fn waits(setup: &Setup) -> Option<String> {

@@ -1,21 +1,20 @@
 //! The report on the terminal.
 
+use crate::error::Result;
 use crate::kinds::describe;
-use crate::rows::{Median, Row};
-use perfring_bench::Result;
-use perfring_bench::payload::SMALL;
-use perfring_bench::rows::{Figures, Kind};
-use perfring_bench::tables::{aligned, left_aligned};
-use perfring_bench::workload::Workload;
+use crate::payload::SMALL;
+use crate::rows::{Figures, Kind, Median, Row};
+use crate::workload::Workload;
+use comfy_table::{CellAlignment, Table, presets};
 use std::io::Write;
 
 /// Writes the whole report.
-pub fn write(rows: &[Row], out: &mut dyn Write) -> Result<()> {
+pub(crate) fn write(rows: &[Row], out: &mut dyn Write) -> Result<()> {
     let mut contestants = Vec::new();
     for row in rows {
         match row {
             Row::Machine(m) => {
-                writeln!(out, "{}\ncommit {}, {}", m.here, m.commit, m.started)?;
+                writeln!(out, "{m}")?;
                 writeln!(out, "latencies go in steps of {} ns", number(m.clock_step_ns))?;
             }
             Row::Contestant(c) => contestants
@@ -156,4 +155,28 @@ fn cells(workload: Workload, median: &Median) -> Vec<String> {
         f.lost.to_string(),
         f.bad.to_string(),
     ]
+}
+
+/// Formats a table with right-aligned columns, whose names in `head` are separated by ` | `.
+fn aligned(head: &str, rows: impl Iterator<Item = Vec<String>>) -> String {
+    formatted(head, rows, CellAlignment::Right)
+}
+
+/// Formats a table of text.
+fn left_aligned(head: &str, rows: impl Iterator<Item = Vec<String>>) -> String {
+    formatted(head, rows, CellAlignment::Left)
+}
+
+fn formatted(
+    head: &str,
+    rows: impl Iterator<Item = Vec<String>>,
+    alignment: CellAlignment,
+) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(head.split(" | "));
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(alignment);
+    }
+    table.add_rows(rows);
+    table.trim_fmt()
 }
