@@ -1,98 +1,17 @@
-//! Methods that both kinds of producers have: plain structs as records, and the ring itself.
+//! Methods that both kinds of producers of one ring have: what the ring is.
 
 use crate::errors::ReserveError;
 use crate::exclusive_producer::Producer;
 use crate::known_types::put_entry;
-use crate::pod_reservation::{PodReservation, check};
 use crate::shared_producer::SharedProducer;
 use perfring_abi::Layout;
 use perfring_ring::ReadError;
 use perfring_shm::{AttachError, Location, Pages, PagesError, RingOptions};
-use perfring_types::{Entry, PodRecord, Schema};
+use perfring_types::{Entry, Schema};
 
 macro_rules! producer {
     ($producer:ident $($mut:tt)?) => {
         impl $producer {
-            /// Puts a type into the ring's type table, if it is not there yet, so that readers of
-            /// the file can show its fields by name. [`Self::publish_pod`] does so by itself at the
-            /// first record of each type: call this to do it at the start, where a failure can be
-            /// handled.
-            ///
-            /// ```
-            /// # use perfring_producer::{Options, Producer, ReserveError, TypeError};
-            /// # use perfring_producer::types::{Encoding, Schema};
-            /// # let dir = tempfile::tempdir()?;
-            /// # let path = dir.path().join("ring");
-            /// const LINE: Schema<'static> = Schema::new("demo.Line", Encoding::Utf8).with_hashed_id();
-            ///
-            /// let mut producer = Producer::create(&path, &Options::default())?;
-            /// producer.register(&LINE)?;
-            /// producer.publish_as(LINE.id, b"text, as the table says")?;
-            ///
-            /// let other = Schema::new("demo.Other", Encoding::Json);
-            /// let other = Schema { id: LINE.id, ..other };
-            /// let taken = ReserveError::Type(TypeError::Taken { id: LINE.id.get() });
-            /// assert_eq!(producer.register(&other), Err(taken));
-            /// # Ok::<(), Box<dyn std::error::Error>>(())
-            /// ```
-            ///
-            /// May wait up to about a tenth of a second for another process that is registering.
-            ///
-            /// # Errors
-            /// [`ReserveError::Type`], with [`TypeError`](crate::TypeError) for the reason;
-            /// [`ReserveError::Forked`] in a forked child, unless the type was known before.
-            #[inline(always)]
-            pub fn register(&$($mut)? self, schema: &Schema<'_>) -> Result<(), ReserveError> {
-                self.register_key(schema, schema.key())
-            }
-
-            /// Puts the entry of another ring's type table into this ring's, if it is not there
-            /// yet: for programs that copy records between rings.
-            ///
-            /// ```
-            /// # use perfring_producer::{Options, Producer, types::{Encoding, Entries, Schema}};
-            /// # let dir = tempfile::tempdir()?;
-            /// # let mut producer = Producer::create(dir.path().join("ring"), &Options::default())?;
-            /// # let others = Schema::new("demo.Line", Encoding::Utf8).with_hashed_id().to_entry();
-            /// for entry in Entries::new(&others) {
-            ///     producer.register_entry(&entry?)?;
-            /// }
-            /// # Ok::<(), Box<dyn std::error::Error>>(())
-            /// ```
-            ///
-            /// # Errors
-            /// As for [`Self::register`].
-            pub fn register_entry(&$($mut)? self, entry: &Entry<'_>) -> Result<(), ReserveError> {
-                put_entry(&self.window, entry)
-            }
-
-            /// Publishes a plain struct. Its bytes are the payload.
-            ///
-            /// The first record of a type puts the type into the ring's table, which allocates and
-            /// takes a lock, see [`Self::register`]; all others cost what [`Self::publish`] costs.
-            ///
-            /// # Errors
-            /// See [`ReserveError`]; a refusal is counted, except [`ReserveError::Type`].
-            #[inline(always)]
-            pub fn publish_pod<T: PodRecord>(&$($mut)? self, value: &T) -> Result<(), ReserveError> {
-                const { check::<T>() };
-                self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
-                self.publish_as(T::SCHEMA.id, bytemuck::bytes_of(value))
-            }
-
-            /// Reserves space for a plain struct, to be filled in place in the ring (or in private memory, see
-            /// [`Self::is_guarded`]). Its fields hold what was there last: write all of them.
-            ///
-            /// # Errors
-            /// As for [`Self::publish_pod`].
-            #[inline(always)]
-            pub fn reserve_pod<T: PodRecord>(&$($mut)? self) -> Result<PodReservation<'_, T, $producer>, ReserveError> {
-                const { check::<T>() };
-                self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
-                let bytes = self.reserve(T::SCHEMA.id, size_of::<T>())?;
-                Ok(PodReservation::of(bytes))
-            }
-
             /// Returns whether reservations are private memory, which a commit copies to the ring: what
             /// [`Trust`](crate::Trust) came to. True by default where other users may write the file.
             #[must_use]
@@ -188,14 +107,14 @@ macro_rules! producer {
                 self.window.file().location()
             }
 
-            /// Registers a type whose [`Schema::key`] is known.
+            /// Ensures that a type, of which the [`Schema::key`] is known, is in the ring's table.
             #[inline(always)]
-            pub(crate) fn register_key(
-                &self,
-                schema: &Schema<'_>,
-                key: u64,
-            ) -> Result<(), ReserveError> {
+            pub(crate) fn know(&self, schema: &Schema<'_>, key: u64) -> Result<(), ReserveError> {
                 self.known.register(&self.window, schema, key)
+            }
+
+            pub(crate) fn know_entry(&self, entry: &Entry<'_>) -> Result<(), ReserveError> {
+                put_entry(&self.window, entry)
             }
         }
     };

@@ -3,7 +3,7 @@
 use crate::errors::ReserveError;
 use crate::known_types::KnownTypes;
 use crate::options::ProducerOptions;
-use crate::space::{now, put, put_timeout, refuse, reserve, reserve_timeout};
+use crate::space::{now, put, refuse, reserve};
 use crate::timestamp::Clock;
 use perfring_abi::{Producers, RecordType};
 use perfring_ring::{Count, ProducerTotals, Refusal, Wake};
@@ -140,93 +140,26 @@ impl Producer {
         })
     }
 
-    /// Publishes one record of type [`RecordType::BYTES`]. Readers see it when this returns.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
+    /// Publishes one record, and waits if there is a `timeout`.
     #[inline(always)]
-    pub fn publish(&mut self, payload: &[u8]) -> Result<(), ReserveError> {
-        self.publish_as(RecordType::BYTES, payload)
-    }
-
-    /// Publishes one record of this type. Readers see it when this returns.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
-    #[inline(always)]
-    pub fn publish_as(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
-        put(&mut self.window, &mut self.clock, kind, payload, End::Publish)
-    }
-
-    /// Reserves space for a record of `len` bytes in the ring itself; or in private memory, where other users may write the
-    /// ring's file ([`Producer::is_guarded`]). Write it, then
-    /// [commit](Reservation::commit) or [discard](Reservation::discard) it. Dropping it discards
-    /// it.
-    ///
-    /// ```
-    /// # use perfring_producer::{Options, Producer, RecordType, ReserveError};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let mut producer = Producer::create(dir.path().join("ring"), &Options::default())?;
-    /// let mut line = producer.reserve(RecordType::BYTES, 80)?;
-    /// line[..5].copy_from_slice(b"hello");
-    /// line.commit_len(5); // shorter than reserved: the rest is given back
-    ///
-    /// let max = producer.max_len();
-    /// let refused = producer.reserve(RecordType::BYTES, max + 1).unwrap_err();
-    /// assert_eq!(refused, ReserveError::TooLarge { len: max + 1, max });
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
-    #[inline(always)]
-    pub fn reserve(
-        &mut self,
-        kind: RecordType,
-        len: usize,
-    ) -> Result<Reservation<'_, Producer>, ReserveError> {
-        reserve(&mut self.window, &mut self.clock, kind, len, End::Publish)
-    }
-
-    /// Reserves space as [`Producer::reserve`] does, and waits for it for at most `timeout`.
-    ///
-    /// ```
-    /// # use perfring_producer::{Options, Producer, RecordType, ReserveError};
-    /// # use std::time::Duration;
-    /// # let dir = tempfile::tempdir()?;
-    /// # let mut producer = Producer::create(dir.path().join("ring"), &Options { size: 4096, ..Options::default() })?;
-    /// producer.publish(&[0; 4000])?;
-    /// let full = producer.reserve_timeout(RecordType::BYTES, 4000, Duration::from_millis(1));
-    /// assert_eq!(full.unwrap_err(), ReserveError::Full); // nobody reads
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; only the refusal at the end is counted.
-    #[inline(always)]
-    pub fn reserve_timeout(
-        &mut self,
-        kind: RecordType,
-        len: usize,
-        timeout: Duration,
-    ) -> Result<Reservation<'_, Producer>, ReserveError> {
-        reserve_timeout(&mut self.window, &mut self.clock, kind, len, timeout, refuse)
-    }
-
-    /// Publishes one record, and waits for space for at most `timeout`. Where there is space this is
-    /// [`Producer::publish_as`]. A `timeout` of zero waits for
-    /// nothing, and one of [`Duration::MAX`] has no end.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; only the refusal at the end is counted.
-    #[inline(always)]
-    pub fn publish_timeout(
+    pub(crate) fn put(
         &mut self,
         kind: RecordType,
         payload: &[u8],
-        timeout: Duration,
+        timeout: Option<Duration>,
     ) -> Result<(), ReserveError> {
-        put_timeout(&mut self.window, &mut self.clock, kind, payload, timeout)
+        put(&mut self.window, &mut self.clock, kind, payload, End::Publish, timeout)
+    }
+
+    /// Reserves space for one record, and waits if there is a `timeout`.
+    #[inline(always)]
+    pub(crate) fn space(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Reservation<'_, Producer>, ReserveError> {
+        reserve(&mut self.window, &mut self.clock, kind, len, End::Publish, timeout, refuse)
     }
 
     /// Reserves space as [`Producer::reserve_timeout`] does, but returns `None`, and counts
@@ -258,7 +191,8 @@ impl Producer {
             Refusal::Full => ReserveError::Full,
             refusal => refuse(window, refusal, len),
         };
-        match reserve_timeout(&mut self.window, &mut self.clock, kind, len, timeout, refused) {
+        let (window, clock, timeout) = (&mut self.window, &mut self.clock, Some(timeout));
+        match reserve(window, clock, kind, len, End::Publish, timeout, refused) {
             Ok(reserved) => Ok(Some(reserved)),
             Err(ReserveError::Full) => Ok(None),
             Err(error) => Err(error),
@@ -327,7 +261,7 @@ impl Batch<'_> {
     /// See [`ReserveError`]; the refusal is counted.
     #[inline]
     pub fn push_as(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
-        put(self.window, self.clock, kind, payload, End::Hold)
+        put(self.window, self.clock, kind, payload, End::Hold, None)
     }
 
     /// Adds one record of this type. Returns `false`, and counts nothing, if the ring is full. For
@@ -355,7 +289,7 @@ impl Batch<'_> {
         kind: RecordType,
         len: usize,
     ) -> Result<Reservation<'_, Producer>, ReserveError> {
-        reserve(self.window, self.clock, kind, len, End::Hold)
+        reserve(self.window, self.clock, kind, len, End::Hold, None, refuse)
     }
 
     /// Publishes the batch.

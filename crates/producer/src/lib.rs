@@ -120,6 +120,7 @@ mod shared_producer;
 mod space;
 mod threads_clock;
 mod timestamp;
+mod verbs;
 mod waiting;
 
 pub use cpu_producer::CpuProducer;

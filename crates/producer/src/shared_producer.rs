@@ -146,25 +146,6 @@ impl SharedProducer {
         })
     }
 
-    /// Publishes one record of type [`RecordType::BYTES`]. Readers see it when this returns, or, if
-    /// an older reservation is open, as soon as that has ended.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
-    #[inline(always)]
-    pub fn publish(&self, payload: &[u8]) -> Result<(), ReserveError> {
-        self.publish_as(RecordType::BYTES, payload)
-    }
-
-    /// Publishes one record of this type, as [`SharedProducer::publish`] does.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
-    #[inline(always)]
-    pub fn publish_as(&self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
-        self.put(|| self.now(), kind, payload, None)
-    }
-
     /// Publishes one record of this type with a timestamp that the caller has from this clock. The record gets that time, or
     /// that of the lock's last holder if it is later; one that waits for the lock gets the time of the attempt that succeeds. In
     /// a ring without time, `now` means nothing.
@@ -182,7 +163,7 @@ impl SharedProducer {
         if self.clock.borrow().is_due(now) {
             self.keep_time(clock);
         }
-        self.put(|| now, kind, payload, None)
+        self.put_at(|| now, kind, payload, None)
     }
 
     #[cold]
@@ -194,8 +175,19 @@ impl SharedProducer {
         }
     }
 
+    /// Publishes one record, and waits for at most `timeout`; without one, for the lock alone.
     #[inline(always)]
-    fn put(
+    pub(crate) fn put(
+        &self,
+        kind: RecordType,
+        payload: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<(), ReserveError> {
+        self.put_at(|| self.now(), kind, payload, timeout)
+    }
+
+    #[inline(always)]
+    fn put_at(
         &self,
         now: impl FnOnce() -> u64,
         kind: RecordType,
@@ -238,34 +230,15 @@ impl SharedProducer {
         self.window.reserve(kind, len, || self.now(), || self.waiter(timeout, len))
     }
 
-    /// Reserves space for a record of `len` bytes in the ring itself; or in private memory, where other users may write the
-    /// ring's file ([`SharedProducer::is_guarded`]). Any number can be open at a time.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
+    /// Reserves space for one record, and waits as [`SharedProducer::put`] does.
     #[inline(always)]
-    pub fn reserve(
+    pub(crate) fn space(
         &self,
         kind: RecordType,
         len: usize,
+        timeout: Option<Duration>,
     ) -> Result<Reservation<'_, SharedProducer>, ReserveError> {
-        self.get(kind, len, None).map_err(|refusal| self.refuse(refusal, len))
-    }
-
-    /// Reserves space as [`SharedProducer::reserve`] does, and waits for at most `timeout` for
-    /// space, for an older reservation to end, or for the ring's lock. With a timeout of zero it attempts once. An attempt
-    /// yields its core some times to a holder of the lock that is off its own.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; only the refusal at the end is counted.
-    #[inline(always)]
-    pub fn reserve_timeout(
-        &self,
-        kind: RecordType,
-        len: usize,
-        timeout: Duration,
-    ) -> Result<Reservation<'_, SharedProducer>, ReserveError> {
-        self.get(kind, len, Some(timeout)).map_err(|refusal| self.refuse(refusal, len))
+        self.get(kind, len, timeout).map_err(|refusal| self.refuse(refusal, len))
     }
 
     /// Reserves space as [`SharedProducer::reserve_timeout`] does, but returns `None`, and counts
@@ -323,22 +296,6 @@ impl SharedProducer {
             Ok(()) => Ok(true),
             Err(refusal) => self.not_offered(refusal, payload.len()).map(|_: Option<()>| false),
         }
-    }
-
-    /// Publishes one record, and waits as [`SharedProducer::reserve_timeout`] does. Where there is space this is
-    /// [`SharedProducer::publish_as`]. A `timeout` of zero waits for
-    /// nothing, and one of [`Duration::MAX`] has no end.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; only the refusal at the end is counted.
-    #[inline(always)]
-    pub fn publish_timeout(
-        &self,
-        kind: RecordType,
-        payload: &[u8],
-        timeout: Duration,
-    ) -> Result<(), ReserveError> {
-        self.put(|| self.now(), kind, payload, Some(timeout))
     }
 
     /// Reserves `bytes` for a batch: many records in one reservation, published at once. Pass the

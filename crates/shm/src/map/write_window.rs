@@ -20,7 +20,9 @@ use crate::sys::exit::Signed;
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Producers, RecordType};
-use perfring_ring::{Count, ProducerTotals, Reading, Refusal, Reserved, Wake, Writer, sign_off};
+use perfring_ring::{
+    Claim, Count, ProducerTotals, Reading, Refusal, Reserved, Wake, Writer, sign_off,
+};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -170,26 +172,23 @@ impl WriteWindow {
 
     /// Reserves space whose last word is still to be zeroed.
     #[inline(always)]
-    pub(super) fn reserve_bytes(
+    pub(super) fn claim(
         &mut self,
         kind: RecordType,
         len: usize,
         now: impl FnOnce(&mut Self) -> u64,
-    ) -> Result<Reserved, Refusal> {
+    ) -> Result<Claim, Refusal> {
         if self.forked() {
             return Err(Refusal::Forked);
         }
-        // The result is built in one place, so that what the caller's compiler knows of the length is
-        // not lost where its branches join.
-        let claim = if len < self.writer.in_place_end() {
+        Ok(if len < self.writer.in_place_end() {
             self.writer.reserve_plain(self.attached.map.ring(), kind, len)?.into_claim()
         } else {
             let now = now(self);
             self.writer
                 .reserve_other::<true>(self.attached.map.ring(), kind, len, now)?
                 .into_claim()
-        };
-        Ok(claim.of(kind, len))
+        })
     }
 
     #[inline(always)]
