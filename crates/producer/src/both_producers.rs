@@ -1,17 +1,118 @@
-//! Methods that both kinds of producers of one ring have: what the ring is.
+//! What both kinds of producers of one ring have: how they come to it, and what the ring is.
 
 use crate::errors::ReserveError;
 use crate::exclusive_producer::Producer;
 use crate::known_types::put_entry;
+use crate::options::ProducerOptions;
 use crate::shared_producer::SharedProducer;
-use perfring_abi::Layout;
+use perfring_abi::{Layout, Producers, RecordType};
 use perfring_ring::ReadError;
-use perfring_shm::{AttachError, Location, Pages, PagesError, RingOptions};
+use perfring_shm::{
+    AttachError, Location, OpenError, Pages, PagesError, Reservation, RingOptions, create,
+    open_or_create,
+};
 use perfring_types::{Entry, Schema};
+use std::time::Duration;
 
 macro_rules! producer {
-    ($producer:ident $($mut:tt)?) => {
+    ($producer:ident, $producers:ident $(, $mut:tt)?) => {
         impl $producer {
+            /// Makes a ring for producers of this kind, whatever `options.producers` says, and attaches to it under the name of
+            /// this program.
+            ///
+            /// # Errors
+            /// [`OpenError::Create`] with [`CreateError::Exists`](crate::CreateError::Exists) if there is one
+            /// already: see [`Self::open_or_create`] and [`Self::attach`].
+            pub fn create(
+                location: impl Into<Location>,
+                options: &RingOptions,
+            ) -> Result<Self, OpenError> {
+                let location = location.into();
+                create(&location, &RingOptions { producers: Producers::$producers, ..*options })?;
+                Ok(Self::attach_with(location, &ProducerOptions::trusting(options.trust))?)
+            }
+
+            /// Attaches to a ring, and makes it first if there is none. Processes that call this at
+            /// once get one ring. One of them becomes its [`Producer`], or each a [`SharedProducer`] of it.
+            ///
+            /// ```
+            /// # use perfring_producer::{OpenError, Options, Producer};
+            /// # let dir = tempfile::tempdir()?;
+            /// # let path = dir.path().join("ring");
+            /// let mut producer = Producer::open_or_create(&path, &Options::default())?; // makes it
+            /// producer.publish(b"hello")?;
+            /// drop(producer);
+            /// let producer = Producer::open_or_create(&path, &Options::default())?; // goes on where it stopped
+            /// assert_eq!(producer.totals().written.records, 1);
+            /// # drop(producer);
+            ///
+            /// let larger = Options { size: 1 << 24, ..Options::default() };
+            /// let differs = Producer::open_or_create(&path, &larger).unwrap_err();
+            /// assert!(matches!(differs, OpenError::Differs { option: "size", .. }));
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            ///
+            /// # Errors
+            /// [`OpenError::Differs`] if the ring exists and was made with other options: it names the
+            /// option, and `options.producers` is ignored. [`OpenError::Owner`] and [`OpenError::Mode`] if it is another user's,
+            /// or lets more users in: see [`RingOptions::any_owner`]. [`OpenError::Attach`] with what [`Self::attach`] returns.
+            pub fn open_or_create(
+                location: impl Into<Location>,
+                options: &RingOptions,
+            ) -> Result<Self, OpenError> {
+                let options = RingOptions { producers: Producers::$producers, ..*options };
+                let as_trusting = ProducerOptions::trusting(options.trust);
+                let attach = |location: &Location| Self::attach_with(location, &as_trusting);
+                open_or_create(location, &options, attach, |producer| producer.window.file().clone())
+            }
+
+            /// Attaches to a ring, under the name of this program. A [`Producer`] continues where the last one stopped, however
+            /// that ended. A [`SharedProducer`] ends first what the last holder of its slot has left open.
+            ///
+            /// # Errors
+            /// See [`AttachError`]; [`AttachError::Busy`] names the producer that has the ring, [`AttachError::Slots`] says that
+            /// there are as many producers as slots, and [`AttachError::Kind`] that the ring is for producers of another kind.
+            pub fn attach(location: impl Into<Location>) -> Result<Self, AttachError> {
+                Self::attach_with(location, &ProducerOptions::default())
+            }
+
+            /// Attaches to a ring as [`Self::attach`] does, under a name of up to 64 bytes, which
+            /// `perfring stat` shows.
+            ///
+            /// # Errors
+            /// See [`Self::attach`].
+            pub fn attach_as(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
+                Self::attach_with(location, &ProducerOptions::named(name))
+            }
+
+            /// Reserves space as [`Self::reserve_timeout`] does, but returns `None`, and counts
+            /// nothing, if there is none in time. For a caller that waits in slices or has an alternative.
+            ///
+            /// ```
+            /// # use perfring_producer::{Options, Producer, RecordType};
+            /// # use std::time::Duration;
+            /// # let dir = tempfile::tempdir()?;
+            /// # let options = Options { size: 4096, ..Options::default() };
+            /// # let mut producer = Producer::create(dir.path().join("ring"), &options)?;
+            /// producer.publish(&[0; 4000])?;
+            /// let limit = Duration::from_millis(1);
+            /// assert!(producer.offer_timeout(RecordType::BYTES, 4000, limit)?.is_none()); // nobody reads
+            /// assert_eq!(producer.totals().refused.total().records, 0);
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            ///
+            /// # Errors
+            /// [`ReserveError`], for a refusal that waiting does not resolve; it is counted.
+            #[inline(always)]
+            pub fn offer_timeout(
+                &$($mut)? self,
+                kind: RecordType,
+                len: usize,
+                timeout: Duration,
+            ) -> Result<Option<Reservation<'_, $producer>>, ReserveError> {
+                self.space_or_none(kind, len, timeout)
+            }
+
             /// Returns whether reservations are private memory, which a commit copies to the ring: what
             /// [`Trust`](crate::Trust) came to. True by default where other users may write the file.
             #[must_use]
@@ -120,5 +221,5 @@ macro_rules! producer {
     };
 }
 
-producer!(Producer mut);
-producer!(SharedProducer);
+producer!(Producer, One, mut);
+producer!(SharedProducer, Many);

@@ -5,11 +5,10 @@ use crate::known_types::KnownTypes;
 use crate::options::ProducerOptions;
 use crate::space::{now, put, refuse, reserve};
 use crate::timestamp::Clock;
-use perfring_abi::{Producers, RecordType};
+use perfring_abi::RecordType;
 use perfring_ring::{Count, ProducerTotals, Refusal, Wake};
 use perfring_shm::{
-    AttachError, End, ExclusiveSpace, Location, MachineClock, OpenError, Reservation, Reserves,
-    RingOptions, WriteWindow, create, open_or_create,
+    AttachError, End, ExclusiveSpace, Location, MachineClock, Reservation, Reserves, WriteWindow,
 };
 use std::time::Duration;
 
@@ -32,72 +31,6 @@ impl Reserves for Producer {
 }
 
 impl Producer {
-    /// Makes a ring for one producer, whatever `options.producers` says, and attaches to it under the name of
-    /// this program.
-    ///
-    /// # Errors
-    /// [`OpenError::Create`] with [`CreateError::Exists`](crate::CreateError::Exists) if there is one
-    /// already: see [`Producer::open_or_create`] and [`Producer::attach`].
-    pub fn create(location: impl Into<Location>, options: &RingOptions) -> Result<Self, OpenError> {
-        let location = location.into();
-        create(&location, &RingOptions { producers: Producers::One, ..*options })?;
-        Ok(Self::attach_with(location, &ProducerOptions::trusting(options.trust))?)
-    }
-
-    /// Attaches to a ring, and makes it first if there is none. Processes that call this at once
-    /// get one ring, and one of them becomes its producer.
-    ///
-    /// ```
-    /// # use perfring_producer::{OpenError, Options, Producer};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let path = dir.path().join("ring");
-    /// let mut producer = Producer::open_or_create(&path, &Options::default())?; // makes it
-    /// producer.publish(b"hello")?;
-    /// drop(producer);
-    /// let producer = Producer::open_or_create(&path, &Options::default())?; // goes on where it stopped
-    /// assert_eq!(producer.totals().written.records, 1);
-    /// # drop(producer);
-    ///
-    /// let larger = Options { size: 1 << 24, ..Options::default() };
-    /// let differs = Producer::open_or_create(&path, &larger).unwrap_err();
-    /// assert!(matches!(differs, OpenError::Differs { option: "size", .. }));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`OpenError::Differs`] if the ring exists and was made with other options: it names the
-    /// option, and `options.producers` is ignored. [`OpenError::Owner`] and [`OpenError::Mode`] if it is another user's, or lets
-    /// more users in: see [`RingOptions::any_owner`]. [`OpenError::Attach`] with
-    /// [`AttachError::Busy`] if the ring has a producer, or with [`AttachError::Kind`] if it is a
-    /// [`SharedProducer`](crate::SharedProducer)'s.
-    pub fn open_or_create(
-        location: impl Into<Location>,
-        options: &RingOptions,
-    ) -> Result<Self, OpenError> {
-        let options = RingOptions { producers: Producers::One, ..*options };
-        let as_trusting = ProducerOptions::trusting(options.trust);
-        let attach = |location: &Location| Self::attach_with(location, &as_trusting);
-        open_or_create(location, &options, attach, |producer| producer.window.file().clone())
-    }
-
-    /// Attaches to a ring, under the name of this program. Continues where the last producer
-    /// stopped, however it ended.
-    ///
-    /// # Errors
-    /// See [`AttachError`]; [`AttachError::Busy`] names the producer that has the ring.
-    pub fn attach(location: impl Into<Location>) -> Result<Self, AttachError> {
-        Self::attach_with(location, &ProducerOptions::default())
-    }
-
-    /// Attaches to a ring as [`Producer::attach`] does, under a name of up to 64 bytes, which
-    /// `perfring stat` shows.
-    ///
-    /// # Errors
-    /// See [`AttachError`].
-    pub fn attach_as(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
-        Self::attach_with(location, &ProducerOptions::named(name))
-    }
-
     /// Attaches to a ring, with these options.
     ///
     /// ```
@@ -162,26 +95,9 @@ impl Producer {
         reserve(&mut self.window, &mut self.clock, kind, len, End::Publish, timeout, refuse)
     }
 
-    /// Reserves space as [`Producer::reserve_timeout`] does, but returns `None`, and counts
-    /// nothing, if there is none in time. For a caller that waits in slices or has an alternative.
-    ///
-    /// ```
-    /// # use perfring_producer::{Options, Producer, RecordType};
-    /// # use std::time::Duration;
-    /// # let dir = tempfile::tempdir()?;
-    /// # let options = Options { size: 4096, ..Options::default() };
-    /// # let mut producer = Producer::create(dir.path().join("ring"), &options)?;
-    /// producer.publish(&[0; 4000])?;
-    /// let limit = Duration::from_millis(1);
-    /// assert!(producer.offer_timeout(RecordType::BYTES, 4000, limit)?.is_none()); // nobody reads
-    /// assert_eq!(producer.totals().refused.total().records, 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`ReserveError`], for a refusal that waiting does not resolve; it is counted.
+    /// Reserves space as [`Producer::space`] does. A ring that is full all the time is no refusal, and is not counted.
     #[inline]
-    pub fn offer_timeout(
+    pub(crate) fn space_or_none(
         &mut self,
         kind: RecordType,
         len: usize,

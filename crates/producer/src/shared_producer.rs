@@ -7,11 +7,10 @@ use crate::process_clock::ProcessClock;
 use crate::reserved_batch::ReservedBatch;
 use crate::timestamp::Clock;
 use crate::waiting::LOCK_WAIT;
-use perfring_abi::{HEADER_LEN, Producers, RecordType};
+use perfring_abi::{HEADER_LEN, RecordType};
 use perfring_ring::{ProducerTotals, Refusal};
 use perfring_shm::{
-    AttachError, Location, MachineClock, OpenError, Reservation, Reserves, RingOptions,
-    SharedSpace, SharedWindow, create, open_or_create,
+    AttachError, Location, MachineClock, Reservation, Reserves, SharedSpace, SharedWindow,
 };
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -65,64 +64,6 @@ impl Reserves for SharedProducer {
 }
 
 impl SharedProducer {
-    /// Makes a shared ring, whatever `options.producers` says, and attaches to it under the name of
-    /// this program.
-    ///
-    /// # Errors
-    /// See [`OpenError`].
-    pub fn create(location: impl Into<Location>, options: &RingOptions) -> Result<Self, OpenError> {
-        let location = location.into();
-        create(&location, &RingOptions { producers: Producers::Many, ..*options })?;
-        Ok(Self::attach_with(location, &ProducerOptions::trusting(options.trust))?)
-    }
-
-    /// Attaches to a shared ring, and makes it first if there is none. Processes that call this at
-    /// once get one ring, and a slot each.
-    ///
-    /// ```
-    /// # use perfring_producer::{Options, SharedProducer};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let path = dir.path().join("ring");
-    /// let one = SharedProducer::open_or_create(&path, &Options::many())?; // makes it
-    /// let other = SharedProducer::open_or_create(&path, &Options::many())?;
-    /// assert_ne!(one.slot(), other.slot());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`OpenError::Differs`] if the ring exists and was made with other options: it names the
-    /// option, and `options.producers` is ignored. [`OpenError::Owner`] and [`OpenError::Mode`] if it is another user's, or lets
-    /// more users in: see [`RingOptions::any_owner`]. [`OpenError::Attach`] with
-    /// [`AttachError::Slots`] if it has as many producers as slots, or with [`AttachError::Kind`]
-    /// if it is a [`Producer`](crate::Producer)'s.
-    pub fn open_or_create(
-        location: impl Into<Location>,
-        options: &RingOptions,
-    ) -> Result<Self, OpenError> {
-        let options = RingOptions { producers: Producers::Many, ..*options };
-        let as_trusting = ProducerOptions::trusting(options.trust);
-        let attach = |location: &Location| Self::attach_with(location, &as_trusting);
-        open_or_create(location, &options, attach, |producer| producer.window.file().clone())
-    }
-
-    /// Attaches as another producer, under the name of this program. Reservations that the last
-    /// holder of the slot left open are ended first.
-    ///
-    /// # Errors
-    /// See [`AttachError`]; [`AttachError::Slots`] if there are as many producers as slots.
-    pub fn attach(location: impl Into<Location>) -> Result<Self, AttachError> {
-        Self::attach_with(location, &ProducerOptions::default())
-    }
-
-    /// Attaches as [`SharedProducer::attach`] does, under a name of up to 64 bytes, which `perfring
-    /// stat` shows.
-    ///
-    /// # Errors
-    /// See [`AttachError`].
-    pub fn attach_as(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
-        Self::attach_with(location, &ProducerOptions::named(name))
-    }
-
     /// Attaches as another producer, with these options.
     ///
     /// # Errors
@@ -241,26 +182,9 @@ impl SharedProducer {
         self.get(kind, len, timeout).map_err(|refusal| self.refuse(refusal, len))
     }
 
-    /// Reserves space as [`SharedProducer::reserve_timeout`] does, but returns `None`, and counts
-    /// nothing, if there is none in time. For a caller that waits in slices or has an alternative.
-    ///
-    /// ```
-    /// # use perfring_producer::{Options, RecordType, SharedProducer};
-    /// # use std::time::Duration;
-    /// # let dir = tempfile::tempdir()?;
-    /// # let options = Options { size: 4096, ..Options::many() };
-    /// # let producer = SharedProducer::create(dir.path().join("ring"), &options)?;
-    /// producer.publish(&[0; 4000])?;
-    /// let offered = producer.offer_timeout(RecordType::BYTES, 4000, Duration::from_millis(1))?;
-    /// assert!(offered.is_none()); // nobody reads
-    /// assert_eq!(producer.totals().refused.total().records, 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`ReserveError`], for a refusal that waiting does not resolve; it is counted.
+    /// Reserves space as [`SharedProducer::space`] does. What waiting would resolve is no refusal, and is not counted.
     #[inline(always)]
-    pub fn offer_timeout(
+    pub(crate) fn space_or_none(
         &self,
         kind: RecordType,
         len: usize,
