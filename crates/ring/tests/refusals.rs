@@ -206,7 +206,7 @@ fn each_refusal_of_a_shared_ring_is_in_its_slot_when_it_returns() {
         let unreported = causes(expected[who], writer.totals(at).reported);
         heap.header().wait.armed.store(armed.into(), Relaxed);
         let is_full_still = len <= writer.max_len() && writer.is_full_still(ring, len);
-        let published = writer.publish(at, &Alive, KIND, len, Wake::No, |_| {});
+        let published = writer.publish(at, &Alive, KIND, len, None, Wake::No, |_| {});
         assert!(!is_full_still || published == Err(Refusal::Full));
         let Err(refusal) = published else { continue };
         again += u64::from(is_full_still);
@@ -242,13 +242,14 @@ fn a_tail_that_nobody_can_have_written_is_no_full_ring() {
         let mut writer =
             SharedWriter::attach(at, heap.layout(), fences, 0, &who, &Alive, |_| false).unwrap();
         if refused {
-            while writer.publish(at, &Alive, KIND, 64, Wake::No, |_| {}).is_ok() {}
+            while writer.publish(at, &Alive, KIND, 64, None, Wake::No, |_| {}).is_ok() {}
             let _ = writer.refuse(at, Refusal::Full, 64);
         }
         for tail in [u64::MAX, u64::MAX - 7, 1 << 63, 4] {
             heap.header().data_tail.store(tail, Relaxed);
             for _ in 0..3 {
-                let refusal = writer.publish(at, &Alive, KIND, 64, Wake::No, |_| {}).unwrap_err();
+                let refusal =
+                    writer.publish(at, &Alive, KIND, 64, None, Wake::No, |_| {}).unwrap_err();
                 assert_eq!(refusal, Refusal::Corrupt { tail }, "{refused}");
                 let _ = writer.refuse(at, refusal, 64);
             }

@@ -163,7 +163,7 @@ fn a_producer_that_was_stopped_takes_no_time_back() {
     let (at, liveness) = (heap.shared(), Reported::default());
     let [mut stopped, mut other] = [0, 1].map(|slot| attach_at(&heap, &liveness, slot));
     let publish = |writer: &mut SharedWriter, now| {
-        writer.publish_at(at, &liveness, RecordType::BYTES, 8, now, Wake::Auto, |_| ()).unwrap()
+        writer.publish(at, &liveness, RecordType::BYTES, 8, Some(now), Wake::Auto, |_| ()).unwrap()
     };
     for writer in [&stopped, &other] {
         assert!(writer.begin_time(at, &liveness, || reading(SECOND, WALL)));
