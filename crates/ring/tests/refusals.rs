@@ -87,8 +87,8 @@ fn each_refusal_of_an_exclusive_ring_is_in_the_page_when_it_returns() {
         let unreported = causes(expected, writer.totals().reported);
         heap.header().wait.armed.store(armed.into(), Relaxed);
         let reserved = match dice.roll(3) {
-            0 if len < writer.plain_end() => writer.reserve_plain(ring, KIND, len),
-            1 => writer.reserve_other::<false>(ring, KIND, len, 0),
+            0 if len < writer.plain_end() => writer.reserve_as::<false>(ring, KIND, len, None),
+            1 => writer.reserve_as::<false>(ring, KIND, len, Some(0)),
             _ => writer.reserve(ring, KIND, len, 0),
         };
         let refusal = match reserved {

@@ -104,7 +104,7 @@ impl Sides {
                 writer.begin_batch(ring);
                 for _ in 0..4 {
                     if let Ok(reserved) =
-                        writer.reserve_other::<false>(ring, RecordType::BYTES, len, 0)
+                        writer.reserve_as::<false>(ring, RecordType::BYTES, len, Some(0))
                     {
                         heap::fill(heap, &reserved, |bytes| writer.fill(ring, &reserved, bytes));
                         writer.commit(ring, reserved, len);

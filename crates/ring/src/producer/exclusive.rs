@@ -109,8 +109,9 @@ impl Writer {
             return self.commit_large(ring.header, ring.data, site, kind, len.min(most), wake);
         }
         let start = reserved.pos();
-        let size = self.end(ring, reserved, len);
-        self.publish_at(ring, wake, start + size)
+        let pos = start + self.end(ring, reserved, len); // known without a look at what is private
+        self.room.publish_at(ring, pos);
+        self.owes_wake(ring, wake, pos)
     }
 
     #[inline(always)]
@@ -167,12 +168,7 @@ impl Writer {
     /// Publishes everything that is committed.
     #[inline(always)]
     pub fn publish(&mut self, ring: Ring<'_>, wake: Wake) -> Owed {
-        self.publish_at(ring, wake, self.pos())
-    }
-
-    /// Like [`Writer::publish`], for a caller that knows the position.
-    #[inline(always)]
-    fn publish_at(&mut self, ring: Ring<'_>, wake: Wake, pos: u64) -> Owed {
+        let pos = self.pos();
         self.room.publish_at(ring, pos);
         self.owes_wake(ring, wake, pos)
     }

@@ -31,42 +31,29 @@ impl Writer {
         len: usize,
         now: u64,
     ) -> Result<Reserved, Refusal> {
-        if len < self.in_place_end {
-            return self.reserve_plain(ring, kind, len);
-        }
-        self.reserve_other::<true>(ring, kind, len, now)
+        let now = if len < self.in_place_end { None } else { Some(now) };
+        self.reserve_as::<true>(ring, kind, len, now)
     }
 
-    /// Reserves space for a payload that the caller knows to be shorter than [`Writer::plain_end`], to be copied into the ring; or
-    /// shorter than [`Writer::in_place_end`], to be written there. The caller's code thus contains nothing for timestamps and the AUX
-    /// area.
+    /// Reserves space for a payload: to be written `IN_PLACE`, where it may be lent; or to be copied into the ring. `None` in
+    /// place of the time is for a caller that knows the payload to be shorter than [`Writer::plain_end`], or to be written
+    /// in place, than [`Writer::in_place_end`]: the caller's code contains nothing for timestamps and the AUX area then.
     ///
     /// # Errors
     /// See [`Refusal`].
     #[inline(always)]
-    pub fn reserve_plain(
+    pub fn reserve_as<const IN_PLACE: bool>(
         &mut self,
         ring: Ring<'_>,
         kind: RecordType,
         len: usize,
+        now: Option<u64>,
     ) -> Result<Reserved, Refusal> {
-        debug_assert!(len < self.plain_end);
-        let start = self.place::<0>(ring, kind, len, 0)?;
-        Ok(Reserved { site: Site { start, lead: 0 }, kind, len })
-    }
-
-    /// Reserves space for any payload: to be written `IN_PLACE`, where it may be lent; or to be copied into the ring.
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    #[inline(always)]
-    pub fn reserve_other<const IN_PLACE: bool>(
-        &mut self,
-        ring: Ring<'_>,
-        kind: RecordType,
-        len: usize,
-        now: u64,
-    ) -> Result<Reserved, Refusal> {
+        let Some(now) = now else {
+            debug_assert!(len < self.plain_end);
+            let start = self.place::<0>(ring, kind, len, 0)?;
+            return Ok(Reserved { site: Site { start, lead: 0 }, kind, len });
+        };
         const TIMESTAMP: usize = TIMESTAMP_LEN as usize;
         let from = if IN_PLACE { self.elsewhere_from } else { self.max_len + 1 };
         let site = if self.timestamp != 0 && len < from {

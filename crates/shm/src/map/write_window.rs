@@ -159,12 +159,13 @@ impl WriteWindow {
         // other.
         let len = payload.len();
         if len < self.writer.plain_end() {
-            let reserved = self.writer.reserve_plain(self.attached.map.ring(), kind, len)?;
+            let reserved =
+                self.writer.reserve_as::<false>(self.attached.map.ring(), kind, len, None)?;
             self.fill(reserved, payload, end);
         } else {
             let now = now(self);
             let reserved =
-                self.writer.reserve_other::<false>(self.attached.map.ring(), kind, len, now)?;
+                self.writer.reserve_as::<false>(self.attached.map.ring(), kind, len, Some(now))?;
             self.fill(reserved, payload, end);
         }
         Ok(())
@@ -182,12 +183,10 @@ impl WriteWindow {
             return Err(Refusal::Forked);
         }
         Ok(if len < self.writer.in_place_end() {
-            self.writer.reserve_plain(self.attached.map.ring(), kind, len)?.into_claim()
+            self.writer.reserve_as::<true>(self.attached.map.ring(), kind, len, None)?.into_claim()
         } else {
-            let now = now(self);
-            self.writer
-                .reserve_other::<true>(self.attached.map.ring(), kind, len, now)?
-                .into_claim()
+            let now = Some(now(self));
+            self.writer.reserve_as::<true>(self.attached.map.ring(), kind, len, now)?.into_claim()
         })
     }
 
