@@ -1,6 +1,6 @@
 //! Publishing into a directory that has a ring for each CPU.
 
-use crate::cpu_rings::CpuRings;
+use crate::cpu_rings::{CpuRings, Preface};
 use crate::cpu_set::{self, CpuSetError};
 use crate::errors::{ReserveError, TypeError};
 use crate::known_types::put_entry;
@@ -226,17 +226,26 @@ impl CpuProducer {
         payload: &[u8],
         timeout: Option<Duration>,
     ) -> Result<(), ReserveError> {
-        if self.publish_here(kind, payload) {
+        if self.publish_here(kind, payload, || self.now(), None) {
             return Ok(());
         }
-        self.publish_slowly(kind, payload, limits(timeout))
+        self.publish_slowly(kind, payload, limits(timeout), None)
     }
 
+    /// Publishes a record if a sequence is enough for it: the ring of this CPU is open and has room, and the preface is not
+    /// due. Returns whether it did; if not, nothing was done or counted.
     #[inline(always)]
-    fn publish_here(&self, kind: RecordType, payload: &[u8]) -> bool {
+    pub(crate) fn publish_here(
+        &self,
+        kind: RecordType,
+        payload: &[u8],
+        now: impl FnOnce() -> u64,
+        preface: Option<&Preface>,
+    ) -> bool {
         let Ok(here) = CpuThread::here() else { return false };
         let Some(ring) = self.rings.of(here.cpu()) else { return false };
-        if !ring.publish_at_once(here, kind, payload, self.now()) {
+        let is_due = preface.is_some_and(|preface| preface.is_due(here.cpu(), ring));
+        if is_due || !ring.publish_at_once(here, kind, payload, now()) {
             return false;
         }
         self.published(ring);
