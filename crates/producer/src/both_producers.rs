@@ -2,7 +2,7 @@
 
 use crate::errors::ReserveError;
 use crate::exclusive_producer::Producer;
-use crate::known_types::put_entry;
+use crate::known_types::add_entry;
 use crate::options::ProducerOptions;
 use crate::shared_producer::SharedProducer;
 use perfring_abi::{Layout, Producers, RecordType};
@@ -215,7 +215,7 @@ macro_rules! producer {
             }
 
             pub(crate) fn know_entry(&self, entry: &Entry<'_>) -> Result<(), ReserveError> {
-                put_entry(&self.window, entry)
+                add_entry(&self.window, entry)
             }
         }
     };

@@ -37,7 +37,7 @@ impl CpuProducer {
             let done = ring.publish(here, preface.kind, &preface.payload, self.now());
             preface.note(here.cpu(), ring, done.is_ok());
             done?;
-            self.published(ring);
+            self.note_timestamp(ring);
             Ok(())
         };
         let done = self.wait_for(Limits::lock(CPU_LOCK_WAIT), len, attempt);

@@ -3,7 +3,7 @@
 use crate::cpu_rings::{CpuRings, Preface};
 use crate::cpu_set::{self, CpuSetError};
 use crate::errors::{ReserveError, TypeError};
-use crate::known_types::put_entry;
+use crate::known_types::add_entry;
 use crate::options::ProducerOptions;
 use crate::threads_clock::ThreadsClock;
 use crate::waiting::{CPU_LOCK_WAIT, Limits, wait_once};
@@ -188,14 +188,14 @@ impl CpuProducer {
 
     pub(crate) fn attach_once(&self, cpu: u32) -> Result<(), CpuSetError> {
         CpuThread::here().map_err(|source| CpuSetError::Rseq { source })?;
-        let place = self.rings.place(cpu).ok_or(CpuSetError::Cpu { cpu })?;
+        let cell = self.rings.cell(cpu).ok_or(CpuSetError::Cpu { cpu })?;
         // Before the lock: a thread may have had it when this process was forked.
         if self.rings.forked() {
             return Err(CpuSetError::Types { cpu, source: ReserveError::Forked });
         }
         // Held while the ring is attached: it gets every type that is registered before or after.
         let types = self.types.lock_unless_interrupted().ok_or(CpuSetError::Interrupted { cpu })?;
-        if place.get().is_some() {
+        if cell.get().is_some() {
             return Ok(());
         }
         let path = cpu_set::path(&self.dir, cpu);
@@ -214,7 +214,7 @@ impl CpuProducer {
         for entry in types.iter() {
             register(&window, entry).map_err(|source| CpuSetError::Types { cpu, source })?;
         }
-        let _ = place.set(Box::new(window));
+        let _ = cell.set(Box::new(window));
         Ok(())
     }
 
@@ -248,7 +248,7 @@ impl CpuProducer {
         if is_due || !ring.publish_at_once(here, kind, payload, now()) {
             return false;
         }
-        self.published(ring);
+        self.note_timestamp(ring);
         true
     }
 
@@ -261,7 +261,7 @@ impl CpuProducer {
     ) -> Result<Reservation<'_, CpuProducer>, ReserveError> {
         self.wait_for(limits(timeout), len, |here, ring| {
             let record = ring.reserve(here, kind, len, self.now())?;
-            self.published(ring); // it has its timestamp
+            self.note_timestamp(ring); // it has its timestamp
             Ok(record)
         })
         .map_err(|refused| self.rings.refuse(refused, len))
@@ -353,7 +353,7 @@ impl CpuProducer {
 
     /// After this thread has published in a ring, which may have raised the timestamp to that of a record before.
     #[inline(always)]
-    pub(crate) fn published(&self, ring: &CpuWindow) {
+    pub(crate) fn note_timestamp(&self, ring: &CpuWindow) {
         if self.options.time {
             self.clock.stored(ring.newest_timestamp());
         }
@@ -366,7 +366,7 @@ fn limits(timeout: Option<Duration>) -> Limits {
 
 fn register(ring: &CpuWindow, entry: &[u64]) -> Result<(), ReserveError> {
     let done = ring.with_attached(|attached| match Entries::new(entry).next() {
-        Some(Ok(entry)) => put_entry(attached, &entry),
+        Some(Ok(entry)) => add_entry(attached, &entry),
         _ => Ok(()), // cannot be: a schema made it
     });
     done.unwrap_or(Err(ReserveError::Type(TypeError::Busy)))

@@ -31,7 +31,7 @@ impl CpuProducer {
         }
         let attempt = |here, ring: &CpuWindow| {
             ring.publish(here, kind, payload, self.now())?;
-            self.published(ring);
+            self.note_timestamp(ring);
             Ok(())
         };
         self.wait_for(limits, payload.len(), attempt)

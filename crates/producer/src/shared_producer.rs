@@ -104,7 +104,10 @@ impl SharedProducer {
         if self.clock.borrow().is_due(now) {
             self.keep_time(clock);
         }
-        self.put_at(|| now, kind, payload, None)
+        match self.window.put(kind, payload, || now) {
+            Ok(()) => Ok(()),
+            Err(refusal) => self.put_after(refusal, kind, payload, None),
+        }
     }
 
     #[cold]
@@ -112,7 +115,7 @@ impl SharedProducer {
         let reading = clock.read();
         self.clock.borrow_mut().schedule(&reading);
         if self.layout().time && !self.window.keep_time(|| reading) {
-            self.clock.borrow_mut().put_off();
+            self.clock.borrow_mut().schedule_soon();
         }
     }
 
@@ -124,18 +127,7 @@ impl SharedProducer {
         payload: &[u8],
         timeout: Option<Duration>,
     ) -> Result<(), ReserveError> {
-        self.put_at(|| self.now(), kind, payload, timeout)
-    }
-
-    #[inline(always)]
-    fn put_at(
-        &self,
-        now: impl FnOnce() -> u64,
-        kind: RecordType,
-        payload: &[u8],
-        timeout: Option<Duration>,
-    ) -> Result<(), ReserveError> {
-        match self.window.put(kind, payload, now) {
+        match self.window.put(kind, payload, || self.now()) {
             Ok(()) => Ok(()),
             Err(refusal) => self.put_after(refusal, kind, payload, timeout),
         }
@@ -314,7 +306,7 @@ impl SharedProducer {
         let mut clock = self.clock.borrow_mut();
         let now = clock.by_clock();
         if clock.is_due(now) && !self.window.keep_time(|| clock.read()) {
-            clock.put_off();
+            clock.schedule_soon();
         }
         now
     }

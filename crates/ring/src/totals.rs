@@ -54,7 +54,7 @@ impl RingTotals {
         let consumer = seq_latch::find(&ring.header.consumer)?;
         let place = oldest(ring, policy).ok()?;
         let mut producer = newest_totals(ring).ok()?;
-        producer.refused = producer.refused.plus(slot::refused(at.slots));
+        producer.refused = producer.refused.plus(slot::sum_of_refused(at.slots));
         let stranded = Stranded::find(at, is_dead).written;
         let (consumer, overwritten) = match policy {
             Policy::Overwrite => (ConsumerTotals::from_words(&consumer.words), place.before),

@@ -12,7 +12,7 @@ use crate::producer::ranges::Ranges;
 use crate::producer::room::Room;
 use crate::record::{BODY_LEN, Corrupt};
 use crate::recount::totals_interval;
-use crate::reserve::{Refusal, Reserved, Site, fill, max_len, refused_size};
+use crate::reserve::{Refusal, Reserved, Site, fill, max_len, wanted_size};
 use crate::time::{self, Reading};
 use crate::view::{Ring, System, sane};
 use crate::wait::{Fences, Owed, Wake, claim_wake};
@@ -150,7 +150,7 @@ impl Writer {
         self.ranges.pos += range_size(len);
         self.room.account.add_one(AUX_SIZE.into());
         let owed = self.publish(ring, wake);
-        self.ranges.publish(ring);
+        self.ranges.store_head(ring);
         owed
     }
 
@@ -210,11 +210,7 @@ impl Writer {
         if self.room.account.is_replaced(ring) {
             return Owed::NOTHING; // what it would publish is the other producer's
         }
-        let size = if len > self.max_len {
-            refused_size(self.ranges.size, len, self.timestamp)
-        } else {
-            record_size(len + self.timestamp)
-        };
+        let size = wanted_size(len, self.timestamp, self.max_len, self.ranges.size);
         self.room.publish_at(ring, self.pos());
         self.room.account.refuse(ring, refusal, size);
         // The next reservation makes room, which reports the loss.
