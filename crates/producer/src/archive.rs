@@ -4,8 +4,8 @@ use crate::errors::ReserveError;
 use crate::exclusive_producer::Producer;
 use crate::shared_producer::SharedProducer;
 use crate::space::now;
-use perfring_ring::Refusal;
-use perfring_shm::{End, WriteWindow};
+use perfring_ring::{End, Refusal, Wake};
+use perfring_shm::WriteWindow;
 use perfring_types::{ArchiveError, RkyvRecord, archive_into};
 use std::mem::MaybeUninit;
 
@@ -68,9 +68,13 @@ impl Producer {
         let now = |window: &mut WriteWindow| now(window, clock);
         // A refusal is not counted, as there is an alternative.
         let refused = |_: &mut WriteWindow, refusal: Refusal| Err::<NoWait, _>(refusal);
-        let Ok(mut record) =
-            self.window.reserve::<Producer, _, _>(id, space, End::Publish, now, refused)
-        else {
+        let Ok(mut record) = self.window.reserve::<Producer, _, _>(
+            id,
+            space,
+            End::Publish(Wake::Auto),
+            now,
+            refused,
+        ) else {
             return self.publish_long(value); // which may be short enough for what room there is
         };
         match archive(value, &mut record) {

@@ -6,9 +6,9 @@ use crate::options::ProducerOptions;
 use crate::space::{now, put, refuse, reserve};
 use crate::timestamp::Clock;
 use perfring_abi::RecordType;
-use perfring_ring::{Count, ProducerTotals, Refusal, Wake};
+use perfring_ring::{Count, End, ProducerTotals, Refusal, Wake};
 use perfring_shm::{
-    AttachError, End, ExclusiveSpace, Location, MachineClock, Reservation, Reserves, WriteWindow,
+    AttachError, ExclusiveSpace, Location, MachineClock, Reservation, Reserves, WriteWindow,
 };
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ impl Producer {
         payload: &[u8],
         timeout: Option<Duration>,
     ) -> Result<(), ReserveError> {
-        put(&mut self.window, &mut self.clock, kind, payload, End::Publish, timeout)
+        put(&mut self.window, &mut self.clock, kind, payload, End::Publish(Wake::Auto), timeout)
     }
 
     /// Reserves space for one record, and waits if there is a `timeout`.
@@ -92,7 +92,15 @@ impl Producer {
         len: usize,
         timeout: Option<Duration>,
     ) -> Result<Reservation<'_, Producer>, ReserveError> {
-        reserve(&mut self.window, &mut self.clock, kind, len, End::Publish, timeout, refuse)
+        reserve(
+            &mut self.window,
+            &mut self.clock,
+            kind,
+            len,
+            End::Publish(Wake::Auto),
+            timeout,
+            refuse,
+        )
     }
 
     /// Reserves space as [`Producer::space`] does. A ring that is full all the time is no refusal, and is not counted.
@@ -108,7 +116,7 @@ impl Producer {
             refusal => refuse(window, refusal, len),
         };
         let (window, clock, timeout) = (&mut self.window, &mut self.clock, Some(timeout));
-        match reserve(window, clock, kind, len, End::Publish, timeout, refused) {
+        match reserve(window, clock, kind, len, End::Publish(Wake::Auto), timeout, refused) {
             Ok(reserved) => Ok(Some(reserved)),
             Err(ReserveError::Full) => Ok(None),
             Err(error) => Err(error),

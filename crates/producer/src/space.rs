@@ -4,8 +4,8 @@ use crate::errors::ReserveError;
 use crate::timestamp::Clock;
 use crate::waiting::{Limits, wait_once};
 use perfring_abi::RecordType;
-use perfring_ring::Refusal;
-use perfring_shm::{End, ExclusiveSpace, MachineClock, Reservation, Reserves, WriteWindow};
+use perfring_ring::{End, Refusal, Wake};
+use perfring_shm::{ExclusiveSpace, MachineClock, Reservation, Reserves, WriteWindow};
 use std::time::Duration;
 
 /// Returns the time for a record that gets a timestamp.
@@ -61,7 +61,7 @@ fn put_after(
     let mut wait = waiter(payload.len(), timeout, refuse);
     loop {
         wait(window, refusal)?;
-        match window.put(kind, payload, End::Publish, |window| now(window, clock)) {
+        match window.put(kind, payload, End::Publish(Wake::Auto), |window| now(window, clock)) {
             Ok(()) => return Ok(()),
             Err(again) => refusal = again,
         }

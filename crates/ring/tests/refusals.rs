@@ -5,8 +5,8 @@
 use perfring_abi::{LOST_SIZE, Policy, RecordType, record_size};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, OwnerInfo, Reader, Refusal, Refused, Reserved, RingTotals, SharedWriter, System, Wake,
-    Writer,
+    End, Fences, OwnerInfo, Reader, Refusal, Refused, Reserved, RingTotals, SharedWriter, System,
+    Wake, Writer,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -95,9 +95,9 @@ fn each_refusal_of_an_exclusive_ring_is_in_the_page_when_it_returns() {
             Ok(reserved) => {
                 match dice.roll(8) {
                     0 => writer.discard(ring, reserved),
-                    1 => writer.commit(ring, reserved, len),
+                    1 => drop(writer.end(ring, reserved, len, End::Hold)),
                     2 => {} // leaves no trace
-                    _ => drop(writer.commit_and_publish(ring, reserved, len, Wake::No)),
+                    _ => drop(writer.end(ring, reserved, len, End::Publish(Wake::No))),
                 }
                 continue;
             }
@@ -116,7 +116,7 @@ fn each_refusal_of_an_exclusive_ring_is_in_the_page_when_it_returns() {
     while reader.next(ring).unwrap().0.is_some() {}
     let _ = reader.release(ring);
     let reserved = writer.reserve(ring, KIND, 8, 0).unwrap();
-    let _ = writer.commit_and_publish(ring, reserved, 8, Wake::No);
+    let _ = writer.end(ring, reserved, 8, End::Publish(Wake::No));
     let totals = RingTotals::read(ring, Policy::Drop).unwrap();
     assert_eq!(totals.producer.reported, expected);
 }
@@ -128,7 +128,7 @@ fn a_refusal_beside_another_producer_changes_nothing() {
     let attach = || Writer::attach(ring, heap.layout(), Fences::Asymmetric).unwrap();
     let mut first = attach();
     while let Ok(reserved) = first.reserve(ring, KIND, 64, 0) {
-        let _ = first.commit_and_publish(ring, reserved, 64, Wake::No);
+        let _ = first.end(ring, reserved, 64, End::Publish(Wake::No));
     }
     // Both copies of the totals are its own, and alike.
     for _ in 0..3 {

@@ -6,7 +6,7 @@ use perfring_abi::atomic::Ordering;
 use perfring_abi::{ANCHORS, Lead, PERF_CAP_TIME_ZERO, Policy, RecordType, RecordWord};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Anchor, Anchors, CopyReader, Corrupt, Fences, Next, Reader, Reading, RingCopy, Scale,
+    Anchor, Anchors, CopyReader, Corrupt, End, Fences, Next, Reader, Reading, RingCopy, Scale,
     SharedWriter, Start, Wake, Writer,
 };
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ fn publish(writer: &mut Writer, heap: &HeapRing, now: u64) -> u64 {
     let ring = heap.ring();
     let reserved = writer.reserve(ring, RecordType::BYTES, 8, now).unwrap();
     let pos = reserved.pos();
-    let _ = writer.commit_and_publish(ring, reserved, 8, Wake::Auto);
+    let _ = writer.end(ring, reserved, 8, End::Publish(Wake::Auto));
     pos
 }
 

@@ -22,6 +22,15 @@ use perfring_abi::{
     AUX_SIZE, Header, Hole, Layout, RecordType, RecordWord, range_size, record_size,
 };
 
+/// What the end of a record does with `data_head`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Publishes the record, and all that was held back.
+    Publish(Wake),
+    /// Holds the record back until the next publish.
+    Hold,
+}
+
 /// The private state of an exclusive producer.
 #[derive(Debug)]
 pub struct Writer {
@@ -80,42 +89,24 @@ impl Writer {
         self
     }
 
-    /// Ends a reservation and holds the record back until the next publish. `len` bytes of it are
-    /// kept, the rest is returned to the ring. A record with its payload in the AUX area is
-    /// published at once, with everything before it; a sleeping consumer is woken by the next
+    /// Ends a reservation. `len` bytes of it are kept, the rest is returned to the ring. A record that is held back and has
+    /// its payload in the AUX area is published at once, with everything before it; a sleeping consumer is woken by the next
     /// publish.
     #[inline(always)]
-    pub fn commit(&mut self, ring: Ring<'_>, reserved: Reserved, len: usize) {
+    pub fn end(&mut self, ring: Ring<'_>, reserved: Reserved, len: usize, end: End) -> Owed {
         if reserved.site.is_large() {
             let Reserved { site, kind, len: most } = reserved;
-            let _ = self.commit_large(ring.header, ring.data, site, kind, len.min(most), Wake::No);
-            return;
+            let (header, data, len) = (ring.header, ring.data, len.min(most));
+            let End::Publish(wake) = end else {
+                let _ = self.commit_large(header, data, site, kind, len, Wake::No);
+                return Owed::NOTHING;
+            };
+            return self.commit_large(header, data, site, kind, len, wake);
         }
-        self.room.hold();
-        self.end(ring, reserved, len);
-    }
-
-    /// Ends a reservation and publishes it with everything that was held back before.
-    #[inline(always)]
-    pub fn commit_and_publish(
-        &mut self,
-        ring: Ring<'_>,
-        reserved: Reserved,
-        len: usize,
-        wake: Wake,
-    ) -> Owed {
-        if reserved.site.is_large() {
-            let Reserved { site, kind, len: most } = reserved;
-            return self.commit_large(ring.header, ring.data, site, kind, len.min(most), wake);
+        if end == End::Hold {
+            self.room.hold();
         }
         let start = reserved.pos();
-        let pos = start + self.end(ring, reserved, len); // known without a look at what is private
-        self.room.publish_at(ring, pos);
-        self.owes_wake(ring, wake, pos)
-    }
-
-    #[inline(always)]
-    fn end(&mut self, ring: Ring<'_>, reserved: Reserved, len: usize) -> u64 {
         let len = len.min(reserved.len);
         // Two branches, so that each knows what it adds where the caller knows the length.
         let word = match reserved.site.lead {
@@ -124,10 +115,13 @@ impl Writer {
         };
         if len != reserved.len {
             // Relaxed: A publishes it.
-            ring.word(reserved.pos()).store(word.raw(), Ordering::Relaxed);
+            ring.word(start).store(word.raw(), Ordering::Relaxed);
         }
         self.room.account.add_one(word.size());
-        word.size()
+        let End::Publish(wake) = end else { return Owed::NOTHING };
+        let pos = start + word.size(); // known without a look at what is private
+        self.room.publish_at(ring, pos);
+        self.owes_wake(ring, wake, pos)
     }
 
     /// Ends a reservation of [`Writer::place_large`], and publishes it with everything that was

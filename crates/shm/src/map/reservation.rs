@@ -1,9 +1,9 @@
 //! A reservation: the space of one record, whatever the kind of ring, and who ends it.
 
 use crate::map::shared_pair::SharedPair;
-use crate::map::write_window::{End, WriteWindow};
+use crate::map::write_window::WriteWindow;
 use perfring_abi::RecordType;
-use perfring_ring::{Claim, Refusal, Reserved, Wake};
+use perfring_ring::{Claim, End, Refusal, Reserved, Wake};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};

@@ -21,21 +21,12 @@ use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Producers, RecordType};
 use perfring_ring::{
-    Claim, Count, ProducerTotals, Reading, Refusal, Reserved, Wake, Writer, sign_off,
+    Claim, Count, End, ProducerTotals, Reading, Refusal, Reserved, Wake, Writer, sign_off,
 };
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
-
-/// What the end of a record does with `data_head`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Publishes the record, and all that was held back.
-    Publish,
-    /// Holds the record back until the next publish.
-    Hold,
-}
 
 /// This process is a forked child of the one that attached.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
@@ -200,14 +191,9 @@ impl WriteWindow {
 
     #[inline(always)]
     pub(super) fn end(&mut self, reserved: Reserved, len: usize, end: End) {
-        match end {
-            End::Publish => {
-                let ring = self.attached.map.ring();
-                let owed = self.writer.commit_and_publish(ring, reserved, len, Wake::Auto);
-                futex::wake_if(owed, ring.wait_word());
-            }
-            End::Hold => self.writer.commit(self.attached.map.ring(), reserved, len),
-        }
+        let ring = self.attached.map.ring();
+        let owed = self.writer.end(ring, reserved, len, end);
+        futex::wake_if(owed, ring.wait_word());
     }
 
     /// To be called before records are held back: see [`Writer::begin_batch`].
