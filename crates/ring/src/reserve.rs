@@ -248,18 +248,6 @@ pub(crate) fn wanted_size(len: usize, lead: usize, max_len: usize, area: u64) ->
     record_size(len.saturating_add(lead))
 }
 
-pub(crate) fn fill(ring: Ring<'_>, reserved: &Reserved, payload: &[u8]) {
-    debug_assert!(!reserved.site.is_large());
-    let mut pos = reserved.payload_pos();
-    for chunk in payload[..payload.len().min(reserved.len)].chunks(8) {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        // Relaxed: A publishes it, and E came before it.
-        ring.word(pos).store(u64::from_ne_bytes(word), Ordering::Relaxed);
-        pos += 8;
-    }
-}
-
 /// Like [`Layout::max_small_len`], computed from the ring: models have rings smaller than a page.
 pub(crate) fn max_len(ring: Ring<'_>, layout: &Layout) -> usize {
     let size = (ring.data_size() - 8).min(perfring_abi::SIZE_MAX.into());

@@ -12,7 +12,7 @@ use crate::producer::ranges::Ranges;
 use crate::producer::room::Room;
 use crate::record::{BODY_LEN, Corrupt};
 use crate::recount::totals_interval;
-use crate::reserve::{Refusal, Reserved, Site, fill, max_len, wanted_size};
+use crate::reserve::{Refusal, Reserved, Site, max_len, wanted_size};
 use crate::time::{self, Reading};
 use crate::view::{Ring, System, sane};
 use crate::wait::{Fences, Owed, Wake, claim_wake};
@@ -190,11 +190,6 @@ impl Writer {
             room.account.write(ring);
             room.forget_limits();
         }
-    }
-
-    /// Copies a payload into its reservation, word by word. A mapping has a faster method.
-    pub fn fill(&self, ring: Ring<'_>, reserved: &Reserved, payload: &[u8]) {
-        fill(ring, reserved, payload);
     }
 
     /// Counts a refusal, to be reported in the stream before the next record that fits. A full ring

@@ -9,34 +9,17 @@ use perfring_abi::{
 };
 
 impl Writer {
-    /// From now on [`Writer::reserve`] returns reservations that are lent: their payloads are written elsewhere, and are to
+    /// From now on [`Writer::reserve_as`] returns reservations that are lent: their payloads are written elsewhere, and are to
     /// be copied to the ring before they end.
     pub fn lend_reservations(&mut self) {
         (self.in_place_end, self.elsewhere_from) = (0, 0);
     }
 
-    /// Reserves space for a record, or returns the reason for a refusal. Counts nothing: a caller
-    /// that gives up calls [`Writer::refuse`].
+    /// Reserves space for a record, or returns the reason for a refusal. Counts nothing: a caller that gives up calls
+    /// [`Writer::refuse`]. The payload is to be written `IN_PLACE`, where it may be lent; or to be copied into the ring.
     ///
     /// `now` is the current time of the timestamps' clock. The record of a timed ring gets that, or the timestamp of the
-    /// record before it, if that is later. Any other record needs none.
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    #[inline(always)]
-    pub fn reserve(
-        &mut self,
-        ring: Ring<'_>,
-        kind: RecordType,
-        len: usize,
-        now: u64,
-    ) -> Result<Reserved, Refusal> {
-        let now = if len < self.in_place_end { None } else { Some(now) };
-        self.reserve_as::<true>(ring, kind, len, now)
-    }
-
-    /// Reserves space for a payload: to be written `IN_PLACE`, where it may be lent; or to be copied into the ring. `None` in
-    /// place of the time is for a caller that knows the payload to be shorter than [`Writer::plain_end`], or to be written
+    /// record before it, if that is later. Any other record needs none. `None` is for a caller that knows the payload to be shorter than [`Writer::plain_end`], or to be written
     /// in place, than [`Writer::in_place_end`]: the caller's code contains nothing for timestamps and the AUX area then.
     ///
     /// # Errors

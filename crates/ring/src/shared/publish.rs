@@ -9,7 +9,7 @@ use crate::aux_area;
 use crate::counters::{Count, ProducerTotals};
 use crate::holder::{OwnerInfo, sign_off};
 use crate::record::BODY_LEN;
-use crate::reserve::{Refusal, Reserved, Site, fill, max_len};
+use crate::reserve::{Refusal, Reserved, Site, max_len};
 use crate::shared::allot::Allotted;
 use crate::shared::end::Committer;
 use crate::shared::locked_room::{LockedRoom, Unattached};
@@ -353,10 +353,5 @@ impl SharedWriter {
     #[inline]
     pub fn max_len(&self) -> usize {
         self.max_len.max(self.allotted.size as usize)
-    }
-
-    /// Copies a payload into its reservation, word by word. A mapping has a faster method.
-    pub fn fill(&self, at: Shared<'_>, reserved: &Reserved, payload: &[u8]) {
-        fill(at.ring, reserved, payload);
     }
 }

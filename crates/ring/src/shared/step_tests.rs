@@ -2,9 +2,8 @@
 //! that are overtaken in the middle.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
-use crate::heap::HeapRing;
+use crate::heap::{HeapRing, fill};
 use crate::observer::intact::RingCopy;
-use crate::reserve::fill;
 use crate::shared::cpu::{Sequence, close, section};
 use crate::shared::owner::recover;
 use crate::shared::publish::SharedWriter;
