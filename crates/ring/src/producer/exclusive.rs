@@ -239,7 +239,7 @@ impl Writer {
 
     /// Returns the end of the last committed record (the BPF ring buffer's `producer_pos`).
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn pos(&self) -> u64 {
         self.room.pos()
     }
@@ -265,14 +265,14 @@ impl Writer {
 
     /// Payloads shorter than this get no timestamp, and are in the data area.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn plain_end(&self) -> usize {
         self.plain_end
     }
 
     /// Reservations shorter than this get no timestamp, are in the data area, and are not lent.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn in_place_end(&self) -> usize {
         self.in_place_end
     }

@@ -162,7 +162,7 @@ impl Tail {
     }
 
     /// Publishes the tail; the caller overwrites what was before it only after its fence (E).
-    #[inline(always)]
+    #[inline]
     pub(crate) fn store(&mut self, ring: Ring<'_>) {
         // The fence orders it before the records that overwrite the old ones. Release: the mark at
         // or after it is published before it.
