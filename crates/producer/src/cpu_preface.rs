@@ -22,6 +22,7 @@ impl CpuProducer {
     /// producer.publish_at(RecordType::BYTES, b"begins", 0)?; // two records
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(hidden)] // for `telemetry`
     pub fn set_preface(&self, kind: RecordType, payload: Vec<u8>) {
         let _ = self.rings.preface.set(Preface::new(kind, payload));
     }
@@ -30,6 +31,7 @@ impl CpuProducer {
     ///
     /// # Errors
     /// See [`ReserveError`]; the loss is counted.
+    #[doc(hidden)] // for `telemetry`
     pub fn publish_preface(&self) -> Result<(), ReserveError> {
         let Some(preface) = self.rings.preface.get() else { return Ok(()) };
         let len = preface.payload.len();
@@ -66,6 +68,7 @@ impl CpuProducer {
 
     /// Publishes a record as [`CpuProducer::publish_at`] does, if a sequence is enough for it: no preface is due, the ring has
     /// room, and it is open. Returns whether it did; if not, nothing was done or counted, and `publish_at` is to follow.
+    #[doc(hidden)] // for `telemetry`
     #[must_use]
     #[inline(always)]
     pub fn try_publish_at(&self, kind: RecordType, payload: &[u8], now: u64) -> bool {
