@@ -2,7 +2,7 @@
 
 use crate::cpu_rings::{cpus, move_to};
 use perfring_consumer::{Consumer, Item};
-use perfring_producer::types::{Encoding, PodRecord, Record, Schema};
+use perfring_producer::types::{Encoding, Entries, Entry, PodRecord, Record, Schema};
 use perfring_producer::{
     CpuProducer, Options, Producer, ReadError, RecordType, ReserveError, SharedProducer,
 };
@@ -41,6 +41,7 @@ trait Verbs {
         timeout: Option<Duration>,
     ) -> Result<(), ReserveError>;
     fn register(&mut self, schema: &Schema<'_>) -> Result<(), ReserveError>;
+    fn register_entry(&mut self, entry: &Entry<'_>) -> Result<(), ReserveError>;
     fn max_len(&self) -> usize;
     fn is_removed(&self) -> bool;
     fn cut_off(&self) -> Option<ReadError>;
@@ -103,6 +104,10 @@ macro_rules! verbs {
                 <$producer>::register(self, schema)
             }
 
+            fn register_entry(&mut self, entry: &Entry<'_>) -> Result<(), ReserveError> {
+                <$producer>::register_entry(self, entry)
+            }
+
             fn max_len(&self) -> usize {
                 <$producer>::max_len(self)
             }
@@ -124,6 +129,10 @@ verbs!(Producer, SharedProducer, CpuProducer);
 fn all_of(producer: &mut impl Verbs) -> (Vec<(u32, Vec<u8>)>, u64) {
     let (long, at_once) = (numbered(7, 700), Duration::ZERO);
     producer.register(&NUMBERED_TYPE).unwrap();
+    let copied = Schema::new("tests.Copied", Encoding::Utf8).with_hashed_id().to_entry();
+    for entry in Entries::new(&copied) {
+        producer.register_entry(&entry.unwrap()).unwrap();
+    }
     producer.publish(b"bytes").unwrap();
     producer.publish_as(NUMBERED, &numbered(1, 20)).unwrap();
     producer.publish_timeout(NUMBERED, &long, at_once).unwrap();
@@ -174,6 +183,8 @@ fn each_kind_of_producer_has_each_verb() {
         ];
         for (ring, (expected, refused)) in made {
             let mut consumer = Consumer::attach(&ring).unwrap();
+            let types = consumer.types();
+            assert!(types.entries().flatten().any(|entry| entry.name() == "tests.Copied"));
             let (mut records, mut lost) = (Vec::new(), 0);
             while let Some(item) = consumer.read().unwrap() {
                 match item {

@@ -264,8 +264,7 @@ fn an_explanation_is_a_slice_on_a_lane_of_its_process() {
     };
     let loss = Explanation { what: "loss", thread: None, length: 0, cause: "no consumer", ..gap };
     assert!(trace.explain(&gap).unwrap() && trace.explain(&loss).unwrap());
-    close(&mut trace);
-    drop(trace);
+    close(trace);
     let Some(events) = read(&path) else { return };
     let of = |name: &str| -> Vec<&Json> {
         events.iter().filter(|event| event["on"]["name"] == json!(name)).collect()

@@ -4,10 +4,13 @@ use crate::errors::ReserveError;
 use crate::exclusive_producer::Producer;
 use crate::shared_producer::SharedProducer;
 use crate::space::now;
-use perfring_ring::Refusal;
-use perfring_shm::{End, WriteWindow};
+use perfring_ring::{End, Refusal, Wake};
+use perfring_shm::WriteWindow;
 use perfring_types::{ArchiveError, RkyvRecord, archive_into};
 use std::mem::MaybeUninit;
+
+/// What waits where nothing does.
+type NoWait = fn(&mut WriteWindow, Refusal) -> Result<(), Refusal>;
 
 /// Scratch space that rkyv may need for the elements of a value's vectors: on the stack, and on the
 /// heap for values that need more.
@@ -58,16 +61,20 @@ impl Producer {
     /// cannot be archived is [`ReserveError::Archive`].
     #[inline]
     pub fn publish_rkyv<T: RkyvRecord>(&mut self, value: &T) -> Result<(), ReserveError> {
-        self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
+        self.know(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
         let most = LAST.min(self.layout().data_size as usize / 8);
         let space = self.archive_space.clamp(FIRST, most.max(FIRST));
         let (id, clock) = (T::SCHEMA.id, &mut self.clock);
         let now = |window: &mut WriteWindow| now(window, clock);
         // A refusal is not counted, as there is an alternative.
-        let refused = |_: &mut WriteWindow, refusal: Refusal| refusal;
-        let Ok(mut record) =
-            self.window.reserve::<Producer, _>(id, space, End::Publish, now, refused)
-        else {
+        let refused = |_: &mut WriteWindow, refusal: Refusal| Err::<NoWait, _>(refusal);
+        let Ok(mut record) = self.window.reserve::<Producer, _, _>(
+            id,
+            space,
+            End::Publish(Wake::Auto),
+            now,
+            refused,
+        ) else {
             return self.publish_long(value); // which may be short enough for what room there is
         };
         match archive(value, &mut record) {
@@ -108,7 +115,7 @@ impl SharedProducer {
     /// As for [`Producer::publish_rkyv`].
     #[inline]
     pub fn publish_rkyv<T: RkyvRecord>(&self, value: &T) -> Result<(), ReserveError> {
-        self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
+        self.know(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
         // Taken out for the duration: a value may publish others while it is archived.
         let mut buffer = self.archive_buffer.take();
         let done = match archive_to(value, &mut buffer, self.max_len()) {

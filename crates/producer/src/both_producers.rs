@@ -1,96 +1,116 @@
-//! Methods that both kinds of producers have: plain structs as records, and the ring itself.
+//! What both kinds of producers of one ring have: how they come to it, and what the ring is.
 
 use crate::errors::ReserveError;
 use crate::exclusive_producer::Producer;
-use crate::known_types::put_entry;
-use crate::pod_reservation::{PodReservation, check};
+use crate::known_types::add_entry;
+use crate::options::ProducerOptions;
 use crate::shared_producer::SharedProducer;
-use perfring_abi::Layout;
+use perfring_abi::{Layout, Producers, RecordType};
 use perfring_ring::ReadError;
-use perfring_shm::{AttachError, Location, Pages, PagesError, RingOptions};
-use perfring_types::{Entry, PodRecord, Schema};
+use perfring_shm::{
+    AttachError, Location, OpenError, Pages, PagesError, Reservation, RingOptions, create,
+    open_or_create,
+};
+use perfring_types::{Entry, Schema};
+use std::time::Duration;
 
 macro_rules! producer {
-    ($producer:ident $($mut:tt)?) => {
+    ($producer:ident, $producers:ident $(, $mut:tt)?) => {
         impl $producer {
-            /// Puts a type into the ring's type table, if it is not there yet, so that readers of
-            /// the file can show its fields by name. [`Self::publish_pod`] does so by itself at the
-            /// first record of each type: call this to do it at the start, where a failure can be
-            /// handled.
+            /// Makes a ring for producers of this kind, whatever `options.producers` says, and attaches to it under the name of
+            /// this program.
+            ///
+            /// # Errors
+            /// [`OpenError::Create`] with [`CreateError::Exists`](crate::CreateError::Exists) if there is one
+            /// already: see [`Self::open_or_create`] and [`Self::attach`].
+            pub fn create(
+                location: impl Into<Location>,
+                options: &RingOptions,
+            ) -> Result<Self, OpenError> {
+                let location = location.into();
+                create(&location, &RingOptions { producers: Producers::$producers, ..*options })?;
+                Ok(Self::attach_with(location, &ProducerOptions::trusting(options.trust))?)
+            }
+
+            /// Attaches to a ring, and makes it first if there is none. Processes that call this at
+            /// once get one ring. One of them becomes its [`Producer`], or each a [`SharedProducer`] of it.
             ///
             /// ```
-            /// # use perfring_producer::{Options, Producer, ReserveError, TypeError};
-            /// # use perfring_producer::types::{Encoding, Schema};
+            /// # use perfring_producer::{OpenError, Options, Producer};
             /// # let dir = tempfile::tempdir()?;
             /// # let path = dir.path().join("ring");
-            /// const LINE: Schema<'static> = Schema::new("demo.Line", Encoding::Utf8).with_hashed_id();
+            /// let mut producer = Producer::open_or_create(&path, &Options::default())?; // makes it
+            /// producer.publish(b"hello")?;
+            /// drop(producer);
+            /// let producer = Producer::open_or_create(&path, &Options::default())?; // goes on where it stopped
+            /// assert_eq!(producer.totals().written.records, 1);
+            /// # drop(producer);
             ///
-            /// let mut producer = Producer::create(&path, &Options::default())?;
-            /// producer.register(&LINE)?;
-            /// producer.publish_as(LINE.id, b"text, as the table says")?;
-            ///
-            /// let other = Schema::new("demo.Other", Encoding::Json);
-            /// let other = Schema { id: LINE.id, ..other };
-            /// let taken = ReserveError::Type(TypeError::Taken { id: LINE.id.get() });
-            /// assert_eq!(producer.register(&other), Err(taken));
+            /// let larger = Options { size: 1 << 24, ..Options::default() };
+            /// let differs = Producer::open_or_create(&path, &larger).unwrap_err();
+            /// assert!(matches!(differs, OpenError::Differs { option: "size", .. }));
             /// # Ok::<(), Box<dyn std::error::Error>>(())
             /// ```
             ///
-            /// May wait up to about a tenth of a second for another process that is registering.
-            ///
             /// # Errors
-            /// [`ReserveError::Type`], with [`TypeError`](crate::TypeError) for the reason;
-            /// [`ReserveError::Forked`] in a forked child, unless the type was known before.
-            #[inline(always)]
-            pub fn register(&$($mut)? self, schema: &Schema<'_>) -> Result<(), ReserveError> {
-                self.register_key(schema, schema.key())
+            /// [`OpenError::Differs`] if the ring exists and was made with other options: it names the
+            /// option, and `options.producers` is ignored. [`OpenError::Owner`] and [`OpenError::Mode`] if it is another user's,
+            /// or lets more users in: see [`RingOptions::any_owner`]. [`OpenError::Attach`] with what [`Self::attach`] returns.
+            pub fn open_or_create(
+                location: impl Into<Location>,
+                options: &RingOptions,
+            ) -> Result<Self, OpenError> {
+                let options = RingOptions { producers: Producers::$producers, ..*options };
+                let as_trusting = ProducerOptions::trusting(options.trust);
+                let attach = |location: &Location| Self::attach_with(location, &as_trusting);
+                open_or_create(location, &options, attach, |producer| producer.window.file().clone())
             }
 
-            /// Puts the entry of another ring's type table into this ring's, if it is not there
-            /// yet: for programs that copy records between rings.
+            /// Attaches to a ring, under the name of this program. A [`Producer`] continues where the last one stopped, however
+            /// that ended. A [`SharedProducer`] ends first what the last holder of its slot has left open.
+            ///
+            /// # Errors
+            /// See [`AttachError`]; [`AttachError::Busy`] names the producer that has the ring, [`AttachError::Slots`] says that
+            /// there are as many producers as slots, and [`AttachError::Kind`] that the ring is for producers of another kind.
+            pub fn attach(location: impl Into<Location>) -> Result<Self, AttachError> {
+                Self::attach_with(location, &ProducerOptions::default())
+            }
+
+            /// Attaches to a ring as [`Self::attach`] does, under a name of up to 64 bytes, which
+            /// `perfring stat` shows.
+            ///
+            /// # Errors
+            /// See [`Self::attach`].
+            pub fn attach_as(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
+                Self::attach_with(location, &ProducerOptions::named(name))
+            }
+
+            /// Reserves space as [`Self::reserve_timeout`] does, but returns `None`, and counts
+            /// nothing, if there is none in time. For a caller that waits in slices or has an alternative.
             ///
             /// ```
-            /// # use perfring_producer::{Options, Producer, types::{Encoding, Entries, Schema}};
+            /// # use perfring_producer::{Options, Producer, RecordType};
+            /// # use std::time::Duration;
             /// # let dir = tempfile::tempdir()?;
-            /// # let mut producer = Producer::create(dir.path().join("ring"), &Options::default())?;
-            /// # let others = Schema::new("demo.Line", Encoding::Utf8).with_hashed_id().to_entry();
-            /// for entry in Entries::new(&others) {
-            ///     producer.register_entry(&entry?)?;
-            /// }
+            /// # let options = Options { size: 4096, ..Options::default() };
+            /// # let mut producer = Producer::create(dir.path().join("ring"), &options)?;
+            /// producer.publish(&[0; 4000])?;
+            /// let limit = Duration::from_millis(1);
+            /// assert!(producer.offer_timeout(RecordType::BYTES, 4000, limit)?.is_none()); // nobody reads
+            /// assert_eq!(producer.totals().refused.total().records, 0);
             /// # Ok::<(), Box<dyn std::error::Error>>(())
             /// ```
             ///
             /// # Errors
-            /// As for [`Self::register`].
-            pub fn register_entry(&$($mut)? self, entry: &Entry<'_>) -> Result<(), ReserveError> {
-                put_entry(&self.window, entry)
-            }
-
-            /// Publishes a plain struct. Its bytes are the payload.
-            ///
-            /// The first record of a type puts the type into the ring's table, which allocates and
-            /// takes a lock, see [`Self::register`]; all others cost what [`Self::publish`] costs.
-            ///
-            /// # Errors
-            /// See [`ReserveError`]; a refusal is counted, except [`ReserveError::Type`].
+            /// [`ReserveError`], for a refusal that waiting does not resolve; it is counted.
             #[inline(always)]
-            pub fn publish_pod<T: PodRecord>(&$($mut)? self, value: &T) -> Result<(), ReserveError> {
-                const { check::<T>() };
-                self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
-                self.publish_as(T::SCHEMA.id, bytemuck::bytes_of(value))
-            }
-
-            /// Reserves space for a plain struct, to be filled in place in the ring (or in private memory, see
-            /// [`Self::is_guarded`]). Its fields hold what was there last: write all of them.
-            ///
-            /// # Errors
-            /// As for [`Self::publish_pod`].
-            #[inline(always)]
-            pub fn reserve_pod<T: PodRecord>(&$($mut)? self) -> Result<PodReservation<'_, T, $producer>, ReserveError> {
-                const { check::<T>() };
-                self.register_key(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
-                let bytes = self.reserve(T::SCHEMA.id, size_of::<T>())?;
-                Ok(PodReservation::of(bytes))
+            pub fn offer_timeout(
+                &$($mut)? self,
+                kind: RecordType,
+                len: usize,
+                timeout: Duration,
+            ) -> Result<Option<Reservation<'_, $producer>>, ReserveError> {
+                self.space_or_none(kind, len, timeout)
             }
 
             /// Returns whether reservations are private memory, which a commit copies to the ring: what
@@ -189,18 +209,18 @@ macro_rules! producer {
                 self.window.file().location()
             }
 
-            /// Registers a type whose [`Schema::key`] is known.
+            /// Ensures that a type, of which the [`Schema::key`] is known, is in the ring's table.
             #[inline(always)]
-            pub(crate) fn register_key(
-                &self,
-                schema: &Schema<'_>,
-                key: u64,
-            ) -> Result<(), ReserveError> {
+            pub(crate) fn know(&self, schema: &Schema<'_>, key: u64) -> Result<(), ReserveError> {
                 self.known.register(&self.window, schema, key)
+            }
+
+            pub(crate) fn know_entry(&self, entry: &Entry<'_>) -> Result<(), ReserveError> {
+                add_entry(&self.window, entry)
             }
         }
     };
 }
 
-producer!(Producer mut);
-producer!(SharedProducer);
+producer!(Producer, One, mut);
+producer!(SharedProducer, Many);

@@ -22,6 +22,7 @@ impl CpuProducer {
     /// producer.publish_at(RecordType::BYTES, b"begins", 0)?; // two records
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(hidden)] // for `telemetry`
     pub fn set_preface(&self, kind: RecordType, payload: Vec<u8>) {
         let _ = self.rings.preface.set(Preface::new(kind, payload));
     }
@@ -30,6 +31,7 @@ impl CpuProducer {
     ///
     /// # Errors
     /// See [`ReserveError`]; the loss is counted.
+    #[doc(hidden)] // for `telemetry`
     pub fn publish_preface(&self) -> Result<(), ReserveError> {
         let Some(preface) = self.rings.preface.get() else { return Ok(()) };
         let len = preface.payload.len();
@@ -37,7 +39,7 @@ impl CpuProducer {
             let done = ring.publish(here, preface.kind, &preface.payload, self.now());
             preface.note(here.cpu(), ring, done.is_ok());
             done?;
-            self.published(ring);
+            self.note_timestamp(ring);
             Ok(())
         };
         let done = self.wait_for(Limits::lock(CPU_LOCK_WAIT), len, attempt);
@@ -61,36 +63,15 @@ impl CpuProducer {
         if self.try_publish_at(kind, payload, now) {
             return Ok(());
         }
-        self.publish_after_preface(kind, payload)
+        self.publish_slowly(kind, payload, Limits::lock(CPU_LOCK_WAIT), self.rings.preface.get())
     }
 
     /// Publishes a record as [`CpuProducer::publish_at`] does, if a sequence is enough for it: no preface is due, the ring has
     /// room, and it is open. Returns whether it did; if not, nothing was done or counted, and `publish_at` is to follow.
+    #[doc(hidden)] // for `telemetry`
     #[must_use]
     #[inline(always)]
     pub fn try_publish_at(&self, kind: RecordType, payload: &[u8], now: u64) -> bool {
-        let Ok(here) = CpuThread::here() else { return false };
-        let Some(ring) = self.rings.of(here.cpu()) else { return false };
-        let is_due =
-            self.rings.preface.get().is_some_and(|preface| preface.is_due(here.cpu(), ring));
-        if is_due || !ring.publish_at_once(here, kind, payload, now) {
-            return false;
-        }
-        self.published(ring);
-        true
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn publish_after_preface(&self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
-        let is_due = CpuThread::here().is_ok_and(|here| {
-            let (preface, ring) = (self.rings.preface.get(), self.rings.of(here.cpu()));
-            ring.is_none_or(|ring| preface.is_some_and(|preface| preface.is_due(here.cpu(), ring)))
-        });
-        // In a forked child there is no ring to ask, and the record is refused.
-        if is_due && !self.rings.forked() {
-            let _ = self.publish_preface();
-        }
-        self.publish_slowly(kind, payload, Limits::lock(CPU_LOCK_WAIT))
+        self.publish_here(kind, payload, || now, self.rings.preface.get())
     }
 }

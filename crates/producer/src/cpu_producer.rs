@@ -1,11 +1,10 @@
 //! Publishing into a directory that has a ring for each CPU.
 
-use crate::cpu_rings::CpuRings;
+use crate::cpu_rings::{CpuRings, Preface};
 use crate::cpu_set::{self, CpuSetError};
 use crate::errors::{ReserveError, TypeError};
-use crate::known_types::put_entry;
+use crate::known_types::add_entry;
 use crate::options::ProducerOptions;
-use crate::pod_reservation::{PodReservation, check};
 use crate::threads_clock::ThreadsClock;
 use crate::waiting::{CPU_LOCK_WAIT, Limits, wait_once};
 use perfring_abi::{Layout, RecordType};
@@ -14,7 +13,7 @@ use perfring_shm::{
     CpuSpace, CpuThread, CpuWindow, HandlerMutex, MachineClock, Reservation, Reserves, RingOptions,
     program_name,
 };
-use perfring_types::{Entries, Entry, PodRecord, Schema};
+use perfring_types::{Entries, Entry, Schema};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -189,14 +188,14 @@ impl CpuProducer {
 
     pub(crate) fn attach_once(&self, cpu: u32) -> Result<(), CpuSetError> {
         CpuThread::here().map_err(|source| CpuSetError::Rseq { source })?;
-        let place = self.rings.place(cpu).ok_or(CpuSetError::Cpu { cpu })?;
+        let cell = self.rings.cell(cpu).ok_or(CpuSetError::Cpu { cpu })?;
         // Before the lock: a thread may have had it when this process was forked.
         if self.rings.forked() {
             return Err(CpuSetError::Types { cpu, source: ReserveError::Forked });
         }
         // Held while the ring is attached: it gets every type that is registered before or after.
         let types = self.types.lock_unless_interrupted().ok_or(CpuSetError::Interrupted { cpu })?;
-        if place.get().is_some() {
+        if cell.get().is_some() {
             return Ok(());
         }
         let path = cpu_set::path(&self.dir, cpu);
@@ -215,155 +214,79 @@ impl CpuProducer {
         for entry in types.iter() {
             register(&window, entry).map_err(|source| CpuSetError::Types { cpu, source })?;
         }
-        let _ = place.set(Box::new(window));
+        let _ = cell.set(Box::new(window));
         Ok(())
     }
 
-    /// Publishes one record of type [`RecordType::BYTES`].
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
+    /// Publishes one record, and waits for at most `timeout`; without one, for the lock alone.
     #[inline(always)]
-    pub fn publish(&self, payload: &[u8]) -> Result<(), ReserveError> {
-        self.publish_as(RecordType::BYTES, payload)
-    }
-
-    /// Publishes one record of this type.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
-    #[inline(always)]
-    pub fn publish_as(&self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
-        if self.publish_here(kind, payload) {
-            return Ok(());
-        }
-        self.publish_slowly(kind, payload, Limits::lock(CPU_LOCK_WAIT))
-    }
-
-    #[inline(always)]
-    fn publish_here(&self, kind: RecordType, payload: &[u8]) -> bool {
-        let Ok(here) = CpuThread::here() else { return false };
-        let Some(ring) = self.rings.of(here.cpu()) else { return false };
-        if !ring.publish_at_once(here, kind, payload, self.now()) {
-            return false;
-        }
-        self.published(ring);
-        true
-    }
-
-    /// Publishes one record, and waits for at most `timeout` for space in the ring of the CPU that the thread
-    /// runs on, for an older reservation there to end, or for the ring's lock. A `timeout` of zero waits for
-    /// nothing, and one of [`Duration::MAX`] has no end.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; only the refusal at the end is counted.
-    #[inline(always)]
-    pub fn publish_timeout(
+    pub(crate) fn put(
         &self,
         kind: RecordType,
         payload: &[u8],
-        timeout: Duration,
+        timeout: Option<Duration>,
     ) -> Result<(), ReserveError> {
-        if self.publish_here(kind, payload) {
+        if self.publish_here(kind, payload, || self.now(), None) {
             return Ok(());
         }
-        self.publish_slowly(kind, payload, Limits::all(timeout))
+        self.publish_slowly(kind, payload, limits(timeout), None)
     }
 
-    /// Reserves space for a record of `len` bytes in the ring of the CPU that the thread runs on. It may be
-    /// ended on any CPU, by any thread. Until then the ring's other records wait for it, and cost what they
-    /// cost in a shared ring.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
-    pub fn reserve(
+    /// Publishes a record if a sequence is enough for it: the ring of this CPU is open and has room, and the preface is not
+    /// due. Returns whether it did; if not, nothing was done or counted.
+    #[inline(always)]
+    pub(crate) fn publish_here(
+        &self,
+        kind: RecordType,
+        payload: &[u8],
+        now: impl FnOnce() -> u64,
+        preface: Option<&Preface>,
+    ) -> bool {
+        let Ok(here) = CpuThread::here() else { return false };
+        let Some(ring) = self.rings.of(here.cpu()) else { return false };
+        let is_due = preface.is_some_and(|preface| preface.is_due(here.cpu(), ring));
+        if is_due || !ring.publish_at_once(here, kind, payload, now()) {
+            return false;
+        }
+        self.note_timestamp(ring);
+        true
+    }
+
+    /// Reserves space for one record, and waits as [`CpuProducer::put`] does.
+    pub(crate) fn space(
         &self,
         kind: RecordType,
         len: usize,
+        timeout: Option<Duration>,
     ) -> Result<Reservation<'_, CpuProducer>, ReserveError> {
-        self.get(kind, len, Limits::lock(CPU_LOCK_WAIT))
-    }
-
-    /// Reserves space as [`CpuProducer::reserve`] does, and waits as [`CpuProducer::publish_timeout`].
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; only the refusal at the end is counted.
-    pub fn reserve_timeout(
-        &self,
-        kind: RecordType,
-        len: usize,
-        timeout: Duration,
-    ) -> Result<Reservation<'_, CpuProducer>, ReserveError> {
-        self.get(kind, len, Limits::all(timeout))
-    }
-
-    fn get(
-        &self,
-        kind: RecordType,
-        len: usize,
-        limits: Limits,
-    ) -> Result<Reservation<'_, CpuProducer>, ReserveError> {
-        self.wait_for(limits, len, |here, ring| {
+        self.wait_for(limits(timeout), len, |here, ring| {
             let record = ring.reserve(here, kind, len, self.now())?;
-            self.published(ring); // it has its timestamp
+            self.note_timestamp(ring); // it has its timestamp
             Ok(record)
         })
         .map_err(|refused| self.rings.refuse(refused, len))
     }
 
-    /// Publishes a plain struct. Its bytes are the payload.
-    ///
-    /// The first record of a type puts the type into all rings' tables, see [`CpuProducer::register`].
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; a refusal is counted, except [`ReserveError::Type`].
+    /// Ensures that a type, of which the [`Schema::key`] is known, is in the tables of all rings, or will be before their first
+    /// record.
     #[inline(always)]
-    pub fn publish_pod<T: PodRecord>(&self, value: &T) -> Result<(), ReserveError> {
-        self.make_known::<T>()?;
-        self.publish_as(T::SCHEMA.id, bytemuck::bytes_of(value))
-    }
-
-    /// Reserves space for a plain struct, to be filled in place: see [`CpuProducer::reserve`]. Its fields hold what was
-    /// there last: write all of them.
-    ///
-    /// # Errors
-    /// As for [`CpuProducer::publish_pod`].
-    pub fn reserve_pod<T: PodRecord>(&self) -> Result<PodReservation<'_, T, Self>, ReserveError> {
-        self.make_known::<T>()?;
-        self.reserve(T::SCHEMA.id, size_of::<T>()).map(PodReservation::of)
-    }
-
-    #[inline(always)]
-    fn make_known<T: PodRecord>(&self) -> Result<(), ReserveError> {
-        const { check::<T>() };
-        let key = const { T::SCHEMA.key() };
+    pub(crate) fn know(&self, schema: &Schema<'_>, key: u64) -> Result<(), ReserveError> {
         let is_known = self.known[key as usize % KNOWN].load(Ordering::Relaxed) == key;
-        if is_known { Ok(()) } else { self.register(const { &T::SCHEMA }) }
+        if is_known { Ok(()) } else { self.know_now(schema, key) }
     }
 
-    /// Puts a type into the type table of every ring that this process is attached to, and of those that it
-    /// attaches to later, before its first record there.
-    ///
-    /// # Errors
-    /// [`ReserveError::Type`]; [`ReserveError::Forked`] in a forked child.
     #[cold]
-    pub fn register(&self, schema: &Schema<'_>) -> Result<(), ReserveError> {
-        self.register_words(schema.to_entry())?;
-        let key = schema.key();
+    fn know_now(&self, schema: &Schema<'_>, key: u64) -> Result<(), ReserveError> {
+        self.know_words(schema.to_entry())?;
         self.known[key as usize % KNOWN].store(key, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Puts the entry of another ring's type table into these rings' tables, as [`CpuProducer::register`]
-    /// does.
-    ///
-    /// # Errors
-    /// As for [`CpuProducer::register`].
-    pub fn register_entry(&self, entry: &Entry<'_>) -> Result<(), ReserveError> {
-        self.register_words(entry.to_words())
+    pub(crate) fn know_entry(&self, entry: &Entry<'_>) -> Result<(), ReserveError> {
+        self.know_words(entry.to_words())
     }
 
-    fn register_words(&self, entry: Vec<u64>) -> Result<(), ReserveError> {
+    fn know_words(&self, entry: Vec<u64>) -> Result<(), ReserveError> {
         if self.rings.forked() {
             return Err(ReserveError::Forked);
         }
@@ -430,16 +353,20 @@ impl CpuProducer {
 
     /// After this thread has published in a ring, which may have raised the timestamp to that of a record before.
     #[inline(always)]
-    pub(crate) fn published(&self, ring: &CpuWindow) {
+    pub(crate) fn note_timestamp(&self, ring: &CpuWindow) {
         if self.options.time {
             self.clock.stored(ring.newest_timestamp());
         }
     }
 }
 
+fn limits(timeout: Option<Duration>) -> Limits {
+    timeout.map_or(Limits::lock(CPU_LOCK_WAIT), Limits::all)
+}
+
 fn register(ring: &CpuWindow, entry: &[u64]) -> Result<(), ReserveError> {
     let done = ring.with_attached(|attached| match Entries::new(entry).next() {
-        Some(Ok(entry)) => put_entry(attached, &entry),
+        Some(Ok(entry)) => add_entry(attached, &entry),
         _ => Ok(()), // cannot be: a schema made it
     });
     done.unwrap_or(Err(ReserveError::Type(TypeError::Busy)))

@@ -84,7 +84,7 @@ impl CpuRings {
     }
 
     /// Returns where the ring of a CPU is put, if there can be such a CPU.
-    pub(crate) fn place(&self, cpu: u32) -> Option<&OnceLock<Box<CpuWindow>>> {
+    pub(crate) fn cell(&self, cpu: u32) -> Option<&OnceLock<Box<CpuWindow>>> {
         self.rings.get(cpu as usize)
     }
 

@@ -1,7 +1,7 @@
 //! How a producer of rings per CPU waits: for a ring's lock, for space, and for an older reservation to end.
 
 use crate::cpu_producer::CpuProducer;
-use crate::cpu_rings::CpuRefusal;
+use crate::cpu_rings::{CpuRefusal, Preface};
 use crate::errors::ReserveError;
 use crate::waiting::{Limits, wait_once};
 use perfring_abi::RecordType;
@@ -9,8 +9,8 @@ use perfring_ring::Refusal;
 use perfring_shm::{CpuThread, CpuWindow, NotHere};
 
 impl CpuProducer {
-    /// Publishes what a sequence did not: the ring has no room, the thread has moved, or its CPU has no ring yet. Counts a
-    /// refusal.
+    /// Publishes what a sequence did not: the ring has no room, the thread has moved, or its CPU has no ring yet. With a
+    /// preface, that is published first where it is due. Counts a refusal.
     #[cold]
     #[inline(never)]
     pub(crate) fn publish_slowly(
@@ -18,10 +18,20 @@ impl CpuProducer {
         kind: RecordType,
         payload: &[u8],
         limits: Limits,
+        preface: Option<&Preface>,
     ) -> Result<(), ReserveError> {
+        let is_due = preface.is_some_and(|preface| {
+            CpuThread::here().is_ok_and(|here| {
+                self.rings.of(here.cpu()).is_none_or(|ring| preface.is_due(here.cpu(), ring))
+            })
+        });
+        // In a forked child there is no ring to ask, and the record is refused.
+        if is_due && !self.rings.forked() {
+            let _ = self.publish_preface();
+        }
         let attempt = |here, ring: &CpuWindow| {
             ring.publish(here, kind, payload, self.now())?;
-            self.published(ring);
+            self.note_timestamp(ring);
             Ok(())
         };
         self.wait_for(limits, payload.len(), attempt)

@@ -3,13 +3,12 @@
 use crate::errors::ReserveError;
 use crate::known_types::KnownTypes;
 use crate::options::ProducerOptions;
-use crate::space::{now, put, put_timeout, refuse, reserve, reserve_timeout};
+use crate::space::{now, put, refuse, reserve};
 use crate::timestamp::Clock;
-use perfring_abi::{Producers, RecordType};
-use perfring_ring::{Count, ProducerTotals, Refusal, Wake};
+use perfring_abi::RecordType;
+use perfring_ring::{Count, End, ProducerTotals, Refusal, Wake};
 use perfring_shm::{
-    AttachError, End, ExclusiveSpace, Location, MachineClock, OpenError, Reservation, Reserves,
-    RingOptions, WriteWindow, create, open_or_create,
+    AttachError, ExclusiveSpace, Location, MachineClock, Reservation, Reserves, WriteWindow,
 };
 use std::time::Duration;
 
@@ -32,72 +31,6 @@ impl Reserves for Producer {
 }
 
 impl Producer {
-    /// Makes a ring for one producer, whatever `options.producers` says, and attaches to it under the name of
-    /// this program.
-    ///
-    /// # Errors
-    /// [`OpenError::Create`] with [`CreateError::Exists`](crate::CreateError::Exists) if there is one
-    /// already: see [`Producer::open_or_create`] and [`Producer::attach`].
-    pub fn create(location: impl Into<Location>, options: &RingOptions) -> Result<Self, OpenError> {
-        let location = location.into();
-        create(&location, &RingOptions { producers: Producers::One, ..*options })?;
-        Ok(Self::attach_with(location, &ProducerOptions::trusting(options.trust))?)
-    }
-
-    /// Attaches to a ring, and makes it first if there is none. Processes that call this at once
-    /// get one ring, and one of them becomes its producer.
-    ///
-    /// ```
-    /// # use perfring_producer::{OpenError, Options, Producer};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let path = dir.path().join("ring");
-    /// let mut producer = Producer::open_or_create(&path, &Options::default())?; // makes it
-    /// producer.publish(b"hello")?;
-    /// drop(producer);
-    /// let producer = Producer::open_or_create(&path, &Options::default())?; // goes on where it stopped
-    /// assert_eq!(producer.totals().written.records, 1);
-    /// # drop(producer);
-    ///
-    /// let larger = Options { size: 1 << 24, ..Options::default() };
-    /// let differs = Producer::open_or_create(&path, &larger).unwrap_err();
-    /// assert!(matches!(differs, OpenError::Differs { option: "size", .. }));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`OpenError::Differs`] if the ring exists and was made with other options: it names the
-    /// option, and `options.producers` is ignored. [`OpenError::Owner`] and [`OpenError::Mode`] if it is another user's, or lets
-    /// more users in: see [`RingOptions::any_owner`]. [`OpenError::Attach`] with
-    /// [`AttachError::Busy`] if the ring has a producer, or with [`AttachError::Kind`] if it is a
-    /// [`SharedProducer`](crate::SharedProducer)'s.
-    pub fn open_or_create(
-        location: impl Into<Location>,
-        options: &RingOptions,
-    ) -> Result<Self, OpenError> {
-        let options = RingOptions { producers: Producers::One, ..*options };
-        let as_trusting = ProducerOptions::trusting(options.trust);
-        let attach = |location: &Location| Self::attach_with(location, &as_trusting);
-        open_or_create(location, &options, attach, |producer| producer.window.file().clone())
-    }
-
-    /// Attaches to a ring, under the name of this program. Continues where the last producer
-    /// stopped, however it ended.
-    ///
-    /// # Errors
-    /// See [`AttachError`]; [`AttachError::Busy`] names the producer that has the ring.
-    pub fn attach(location: impl Into<Location>) -> Result<Self, AttachError> {
-        Self::attach_with(location, &ProducerOptions::default())
-    }
-
-    /// Attaches to a ring as [`Producer::attach`] does, under a name of up to 64 bytes, which
-    /// `perfring stat` shows.
-    ///
-    /// # Errors
-    /// See [`AttachError`].
-    pub fn attach_as(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
-        Self::attach_with(location, &ProducerOptions::named(name))
-    }
-
     /// Attaches to a ring, with these options.
     ///
     /// ```
@@ -140,115 +73,39 @@ impl Producer {
         })
     }
 
-    /// Publishes one record of type [`RecordType::BYTES`]. Readers see it when this returns.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
+    /// Publishes one record, and waits if there is a `timeout`.
     #[inline(always)]
-    pub fn publish(&mut self, payload: &[u8]) -> Result<(), ReserveError> {
-        self.publish_as(RecordType::BYTES, payload)
-    }
-
-    /// Publishes one record of this type. Readers see it when this returns.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
-    #[inline(always)]
-    pub fn publish_as(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
-        put(&mut self.window, &mut self.clock, kind, payload, End::Publish)
-    }
-
-    /// Reserves space for a record of `len` bytes in the ring itself; or in private memory, where other users may write the
-    /// ring's file ([`Producer::is_guarded`]). Write it, then
-    /// [commit](Reservation::commit) or [discard](Reservation::discard) it. Dropping it discards
-    /// it.
-    ///
-    /// ```
-    /// # use perfring_producer::{Options, Producer, RecordType, ReserveError};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let mut producer = Producer::create(dir.path().join("ring"), &Options::default())?;
-    /// let mut line = producer.reserve(RecordType::BYTES, 80)?;
-    /// line[..5].copy_from_slice(b"hello");
-    /// line.commit_len(5); // shorter than reserved: the rest is given back
-    ///
-    /// let max = producer.max_len();
-    /// let refused = producer.reserve(RecordType::BYTES, max + 1).unwrap_err();
-    /// assert_eq!(refused, ReserveError::TooLarge { len: max + 1, max });
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
-    #[inline(always)]
-    pub fn reserve(
-        &mut self,
-        kind: RecordType,
-        len: usize,
-    ) -> Result<Reservation<'_, Producer>, ReserveError> {
-        reserve(&mut self.window, &mut self.clock, kind, len, End::Publish)
-    }
-
-    /// Reserves space as [`Producer::reserve`] does, and waits for it for at most `timeout`.
-    ///
-    /// ```
-    /// # use perfring_producer::{Options, Producer, RecordType, ReserveError};
-    /// # use std::time::Duration;
-    /// # let dir = tempfile::tempdir()?;
-    /// # let mut producer = Producer::create(dir.path().join("ring"), &Options { size: 4096, ..Options::default() })?;
-    /// producer.publish(&[0; 4000])?;
-    /// let full = producer.reserve_timeout(RecordType::BYTES, 4000, Duration::from_millis(1));
-    /// assert_eq!(full.unwrap_err(), ReserveError::Full); // nobody reads
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; only the refusal at the end is counted.
-    #[inline(always)]
-    pub fn reserve_timeout(
-        &mut self,
-        kind: RecordType,
-        len: usize,
-        timeout: Duration,
-    ) -> Result<Reservation<'_, Producer>, ReserveError> {
-        reserve_timeout(&mut self.window, &mut self.clock, kind, len, timeout, refuse)
-    }
-
-    /// Publishes one record, and waits for space for at most `timeout`. If there is space, this is
-    /// [`Producer::publish_as`]. A `timeout` of zero waits for nothing, and one of [`Duration::MAX`]
-    /// has no end.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; only the refusal at the end is counted.
-    #[inline(always)]
-    pub fn publish_timeout(
+    pub(crate) fn put(
         &mut self,
         kind: RecordType,
         payload: &[u8],
-        timeout: Duration,
+        timeout: Option<Duration>,
     ) -> Result<(), ReserveError> {
-        put_timeout(&mut self.window, &mut self.clock, kind, payload, timeout)
+        put(&mut self.window, &mut self.clock, kind, payload, End::Publish(Wake::Auto), timeout)
     }
 
-    /// Reserves space as [`Producer::reserve_timeout`] does, but returns `None`, and counts
-    /// nothing, if there is none in time. For a caller that waits in slices or has an alternative.
-    ///
-    /// ```
-    /// # use perfring_producer::{Options, Producer, RecordType};
-    /// # use std::time::Duration;
-    /// # let dir = tempfile::tempdir()?;
-    /// # let options = Options { size: 4096, ..Options::default() };
-    /// # let mut producer = Producer::create(dir.path().join("ring"), &options)?;
-    /// producer.publish(&[0; 4000])?;
-    /// let limit = Duration::from_millis(1);
-    /// assert!(producer.offer_timeout(RecordType::BYTES, 4000, limit)?.is_none()); // nobody reads
-    /// assert_eq!(producer.totals().refused.total().records, 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`ReserveError`], for a refusal that waiting does not resolve; it is counted.
+    /// Reserves space for one record, and waits if there is a `timeout`.
+    #[inline(always)]
+    pub(crate) fn space(
+        &mut self,
+        kind: RecordType,
+        len: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Reservation<'_, Producer>, ReserveError> {
+        reserve(
+            &mut self.window,
+            &mut self.clock,
+            kind,
+            len,
+            End::Publish(Wake::Auto),
+            timeout,
+            refuse,
+        )
+    }
+
+    /// Reserves space as [`Producer::space`] does. A ring that is full all the time is no refusal, and is not counted.
     #[inline]
-    pub fn offer_timeout(
+    pub(crate) fn space_or_none(
         &mut self,
         kind: RecordType,
         len: usize,
@@ -258,7 +115,8 @@ impl Producer {
             Refusal::Full => ReserveError::Full,
             refusal => refuse(window, refusal, len),
         };
-        match reserve_timeout(&mut self.window, &mut self.clock, kind, len, timeout, refused) {
+        let (window, clock, timeout) = (&mut self.window, &mut self.clock, Some(timeout));
+        match reserve(window, clock, kind, len, End::Publish(Wake::Auto), timeout, refused) {
             Ok(reserved) => Ok(Some(reserved)),
             Err(ReserveError::Full) => Ok(None),
             Err(error) => Err(error),
@@ -327,7 +185,7 @@ impl Batch<'_> {
     /// See [`ReserveError`]; the refusal is counted.
     #[inline]
     pub fn push_as(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
-        put(self.window, self.clock, kind, payload, End::Hold)
+        put(self.window, self.clock, kind, payload, End::Hold, None)
     }
 
     /// Adds one record of this type. Returns `false`, and counts nothing, if the ring is full. For a caller that has an
@@ -354,7 +212,7 @@ impl Batch<'_> {
         kind: RecordType,
         len: usize,
     ) -> Result<Reservation<'_, Producer>, ReserveError> {
-        reserve(self.window, self.clock, kind, len, End::Hold)
+        reserve(self.window, self.clock, kind, len, End::Hold, None, refuse)
     }
 
     /// Publishes the batch.

@@ -64,8 +64,8 @@ impl KnownTypes {
             {
                 return Err(ReserveError::Type(error));
             }
-            if let Err(error) = put(ring, (schema.id, schema.layout()), || schema.to_entry()) {
-                let refused = refused(ring, error);
+            if let Err(error) = add(ring, (schema.id, schema.layout()), || schema.to_entry()) {
+                let refused = error_of(ring, error);
                 if refused != ReserveError::Type(error) {
                     return Err(refused);
                 }
@@ -83,22 +83,22 @@ impl KnownTypes {
 }
 
 /// Ensures that another ring's entry is in the table.
-pub(crate) fn put_entry(ring: &Attached, entry: &Entry<'_>) -> Result<(), ReserveError> {
+pub(crate) fn add_entry(ring: &Attached, entry: &Entry<'_>) -> Result<(), ReserveError> {
     if ring.forked() {
         return Err(ReserveError::Forked);
     }
-    put(ring, (entry.id, entry.layout), || entry.to_words()).map_err(|error| refused(ring, error))
+    add(ring, (entry.id, entry.layout), || entry.to_words()).map_err(|error| error_of(ring, error))
 }
 
 /// Returns the error for a type that was not put into a table.
-fn refused(ring: &Attached, error: TypeError) -> ReserveError {
+fn error_of(ring: &Attached, error: TypeError) -> ReserveError {
     match error {
         TypeError::Damaged { .. } => ReserveError::Type(error).damaged(ring.look()),
         error => ReserveError::Type(error),
     }
 }
 
-fn put(
+fn add(
     ring: &Attached,
     kind: (RecordType, u64),
     entry: impl FnOnce() -> Vec<u64>,

@@ -120,6 +120,7 @@ mod shared_producer;
 mod space;
 mod threads_clock;
 mod timestamp;
+mod verbs;
 mod waiting;
 
 pub use cpu_producer::CpuProducer;
@@ -135,9 +136,11 @@ pub use perfring_abi::{BadRing, Evict, Layout, Policy, Producers, RecordType, Re
 pub use perfring_ring::{
     BadArea, BadPart, Buckets, Count, MetricKind, MetricsFill, ProducerTotals, ReadError, Refused,
 };
+#[doc(hidden)]
+pub use perfring_shm::fork_generation; // for `telemetry`
 pub use perfring_shm::{
     AttachError, ClockError, CreateError, Location, NoRseq, OpenError, Pages, PagesError, Promise,
-    Reservation, Reserves, RingOptions as Options, Trust, create_dir, files, fork_generation,
+    Reservation, Reserves, RingOptions as Options, Trust, create_dir, files,
     install_sigbus_handler, register_process,
 };
 pub use perfring_types as types;

@@ -7,11 +7,10 @@ use crate::process_clock::ProcessClock;
 use crate::reserved_batch::ReservedBatch;
 use crate::timestamp::Clock;
 use crate::waiting::LOCK_WAIT;
-use perfring_abi::{HEADER_LEN, Producers, RecordType};
+use perfring_abi::{HEADER_LEN, RecordType};
 use perfring_ring::{ProducerTotals, Refusal};
 use perfring_shm::{
-    AttachError, Location, MachineClock, OpenError, Reservation, Reserves, RingOptions,
-    SharedSpace, SharedWindow, create, open_or_create,
+    AttachError, Location, MachineClock, Reservation, Reserves, SharedSpace, SharedWindow,
 };
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -65,64 +64,6 @@ impl Reserves for SharedProducer {
 }
 
 impl SharedProducer {
-    /// Makes a shared ring, whatever `options.producers` says, and attaches to it under the name of
-    /// this program.
-    ///
-    /// # Errors
-    /// See [`OpenError`].
-    pub fn create(location: impl Into<Location>, options: &RingOptions) -> Result<Self, OpenError> {
-        let location = location.into();
-        create(&location, &RingOptions { producers: Producers::Many, ..*options })?;
-        Ok(Self::attach_with(location, &ProducerOptions::trusting(options.trust))?)
-    }
-
-    /// Attaches to a shared ring, and makes it first if there is none. Processes that call this at
-    /// once get one ring, and a slot each.
-    ///
-    /// ```
-    /// # use perfring_producer::{Options, SharedProducer};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let path = dir.path().join("ring");
-    /// let one = SharedProducer::open_or_create(&path, &Options::many())?; // makes it
-    /// let other = SharedProducer::open_or_create(&path, &Options::many())?;
-    /// assert_ne!(one.slot(), other.slot());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`OpenError::Differs`] if the ring exists and was made with other options: it names the
-    /// option, and `options.producers` is ignored. [`OpenError::Owner`] and [`OpenError::Mode`] if it is another user's, or lets
-    /// more users in: see [`RingOptions::any_owner`]. [`OpenError::Attach`] with
-    /// [`AttachError::Slots`] if it has as many producers as slots, or with [`AttachError::Kind`]
-    /// if it is a [`Producer`](crate::Producer)'s.
-    pub fn open_or_create(
-        location: impl Into<Location>,
-        options: &RingOptions,
-    ) -> Result<Self, OpenError> {
-        let options = RingOptions { producers: Producers::Many, ..*options };
-        let as_trusting = ProducerOptions::trusting(options.trust);
-        let attach = |location: &Location| Self::attach_with(location, &as_trusting);
-        open_or_create(location, &options, attach, |producer| producer.window.file().clone())
-    }
-
-    /// Attaches as another producer, under the name of this program. Reservations that the last
-    /// holder of the slot left open are ended first.
-    ///
-    /// # Errors
-    /// See [`AttachError`]; [`AttachError::Slots`] if there are as many producers as slots.
-    pub fn attach(location: impl Into<Location>) -> Result<Self, AttachError> {
-        Self::attach_with(location, &ProducerOptions::default())
-    }
-
-    /// Attaches as [`SharedProducer::attach`] does, under a name of up to 64 bytes, which `perfring
-    /// stat` shows.
-    ///
-    /// # Errors
-    /// See [`AttachError`].
-    pub fn attach_as(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
-        Self::attach_with(location, &ProducerOptions::named(name))
-    }
-
     /// Attaches as another producer, with these options.
     ///
     /// # Errors
@@ -146,25 +87,6 @@ impl SharedProducer {
         })
     }
 
-    /// Publishes one record of type [`RecordType::BYTES`]. Readers see it when this returns, or, if
-    /// an older reservation is open, as soon as that has ended.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
-    #[inline(always)]
-    pub fn publish(&self, payload: &[u8]) -> Result<(), ReserveError> {
-        self.publish_as(RecordType::BYTES, payload)
-    }
-
-    /// Publishes one record of this type, as [`SharedProducer::publish`] does.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
-    #[inline(always)]
-    pub fn publish_as(&self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
-        self.put(|| self.now(), kind, payload, None)
-    }
-
     /// Publishes one record of this type with a timestamp that the caller has from this clock. The record gets that time, or
     /// that of the lock's last holder if it is later; one that waits for the lock gets the time of the attempt that succeeds. In
     /// a ring without time, `now` means nothing.
@@ -182,7 +104,10 @@ impl SharedProducer {
         if self.clock.borrow().is_due(now) {
             self.keep_time(clock);
         }
-        self.put(|| now, kind, payload, None)
+        match self.window.put(kind, payload, || now) {
+            Ok(()) => Ok(()),
+            Err(refusal) => self.put_after(refusal, kind, payload, None),
+        }
     }
 
     #[cold]
@@ -190,19 +115,19 @@ impl SharedProducer {
         let reading = clock.read();
         self.clock.borrow_mut().schedule(&reading);
         if self.layout().time && !self.window.keep_time(|| reading) {
-            self.clock.borrow_mut().put_off();
+            self.clock.borrow_mut().schedule_soon();
         }
     }
 
+    /// Publishes one record, and waits for at most `timeout`; without one, for the lock alone.
     #[inline(always)]
-    fn put(
+    pub(crate) fn put(
         &self,
-        now: impl FnOnce() -> u64,
         kind: RecordType,
         payload: &[u8],
         timeout: Option<Duration>,
     ) -> Result<(), ReserveError> {
-        match self.window.put(kind, payload, now) {
+        match self.window.put(kind, payload, || self.now()) {
             Ok(()) => Ok(()),
             Err(refusal) => self.put_after(refusal, kind, payload, timeout),
         }
@@ -238,56 +163,20 @@ impl SharedProducer {
         self.window.reserve(kind, len, || self.now(), || self.waiter(timeout, len))
     }
 
-    /// Reserves space for a record of `len` bytes in the ring itself; or in private memory, where other users may write the
-    /// ring's file ([`SharedProducer::is_guarded`]). Any number can be open at a time.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; the loss is counted.
+    /// Reserves space for one record, and waits as [`SharedProducer::put`] does.
     #[inline(always)]
-    pub fn reserve(
+    pub(crate) fn space(
         &self,
         kind: RecordType,
         len: usize,
+        timeout: Option<Duration>,
     ) -> Result<Reservation<'_, SharedProducer>, ReserveError> {
-        self.get(kind, len, None).map_err(|refusal| self.refuse(refusal, len))
+        self.get(kind, len, timeout).map_err(|refusal| self.refuse(refusal, len))
     }
 
-    /// Reserves space as [`SharedProducer::reserve`] does, and waits for at most `timeout` for
-    /// space, for an older reservation to end, or for the ring's lock. With a timeout of zero it attempts once. An attempt
-    /// yields its core some times to a holder of the lock that is off its own.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; only the refusal at the end is counted.
+    /// Reserves space as [`SharedProducer::space`] does. What waiting would resolve is no refusal, and is not counted.
     #[inline(always)]
-    pub fn reserve_timeout(
-        &self,
-        kind: RecordType,
-        len: usize,
-        timeout: Duration,
-    ) -> Result<Reservation<'_, SharedProducer>, ReserveError> {
-        self.get(kind, len, Some(timeout)).map_err(|refusal| self.refuse(refusal, len))
-    }
-
-    /// Reserves space as [`SharedProducer::reserve_timeout`] does, but returns `None`, and counts
-    /// nothing, if there is none in time. For a caller that waits in slices or has an alternative.
-    ///
-    /// ```
-    /// # use perfring_producer::{Options, RecordType, SharedProducer};
-    /// # use std::time::Duration;
-    /// # let dir = tempfile::tempdir()?;
-    /// # let options = Options { size: 4096, ..Options::many() };
-    /// # let producer = SharedProducer::create(dir.path().join("ring"), &options)?;
-    /// producer.publish(&[0; 4000])?;
-    /// let offered = producer.offer_timeout(RecordType::BYTES, 4000, Duration::from_millis(1))?;
-    /// assert!(offered.is_none()); // nobody reads
-    /// assert_eq!(producer.totals().refused.total().records, 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`ReserveError`], for a refusal that waiting does not resolve; it is counted.
-    #[inline(always)]
-    pub fn offer_timeout(
+    pub(crate) fn space_or_none(
         &self,
         kind: RecordType,
         len: usize,
@@ -323,22 +212,6 @@ impl SharedProducer {
             Ok(()) => Ok(true),
             Err(refusal) => self.not_offered(refusal, payload.len()).map(|_: Option<()>| false),
         }
-    }
-
-    /// Publishes one record, and waits as [`SharedProducer::reserve_timeout`] does. Where there is space this is
-    /// [`SharedProducer::publish_as`]. A `timeout` of zero waits for
-    /// nothing, and one of [`Duration::MAX`] has no end.
-    ///
-    /// # Errors
-    /// See [`ReserveError`]; only the refusal at the end is counted.
-    #[inline(always)]
-    pub fn publish_timeout(
-        &self,
-        kind: RecordType,
-        payload: &[u8],
-        timeout: Duration,
-    ) -> Result<(), ReserveError> {
-        self.put(|| self.now(), kind, payload, Some(timeout))
     }
 
     /// Reserves `bytes` for a batch: many records in one reservation, published at once. Pass the
@@ -433,7 +306,7 @@ impl SharedProducer {
         let mut clock = self.clock.borrow_mut();
         let now = clock.by_clock();
         if clock.is_due(now) && !self.window.keep_time(|| clock.read()) {
-            clock.put_off();
+            clock.schedule_soon();
         }
         now
     }

@@ -4,8 +4,8 @@ use crate::errors::ReserveError;
 use crate::timestamp::Clock;
 use crate::waiting::{Limits, wait_once};
 use perfring_abi::RecordType;
-use perfring_ring::Refusal;
-use perfring_shm::{End, ExclusiveSpace, MachineClock, Reservation, Reserves, WriteWindow};
+use perfring_ring::{End, Refusal, Wake};
+use perfring_shm::{ExclusiveSpace, MachineClock, Reservation, Reserves, WriteWindow};
 use std::time::Duration;
 
 /// Returns the time for a record that gets a timestamp.
@@ -30,7 +30,7 @@ fn read_clock(window: &mut WriteWindow, clock: &mut Clock<MachineClock>) -> u64 
     now
 }
 
-/// Writes one record.
+/// Writes one record, and waits for space for at most `timeout`, if there is one.
 #[inline(always)]
 pub(crate) fn put(
     window: &mut WriteWindow,
@@ -38,23 +38,12 @@ pub(crate) fn put(
     kind: RecordType,
     payload: &[u8],
     end: End,
+    timeout: Option<Duration>,
 ) -> Result<(), ReserveError> {
-    let done = window.put(kind, payload, end, |window| now(window, clock));
-    done.map_err(|refusal| refuse(window, refusal, payload.len()))
-}
-
-/// Writes one record, and waits for space for at most `timeout`.
-#[inline(always)]
-pub(crate) fn put_timeout(
-    window: &mut WriteWindow,
-    clock: &mut Clock<MachineClock>,
-    kind: RecordType,
-    payload: &[u8],
-    timeout: Duration,
-) -> Result<(), ReserveError> {
-    match window.put(kind, payload, End::Publish, |window| now(window, clock)) {
-        Ok(()) => Ok(()),
-        Err(refusal) => put_after(refusal, window, clock, kind, payload, timeout),
+    match (window.put(kind, payload, end, |window| now(window, clock)), timeout) {
+        (Ok(()), _) => Ok(()),
+        (Err(refusal), None) => Err(refuse(window, refusal, payload.len())),
+        (Err(refusal), Some(timeout)) => put_after(refusal, window, clock, kind, payload, timeout),
     }
 }
 
@@ -72,38 +61,30 @@ fn put_after(
     let mut wait = waiter(payload.len(), timeout, refuse);
     loop {
         wait(window, refusal)?;
-        match window.put(kind, payload, End::Publish, |window| now(window, clock)) {
+        match window.put(kind, payload, End::Publish(Wake::Auto), |window| now(window, clock)) {
             Ok(()) => return Ok(()),
             Err(again) => refusal = again,
         }
     }
 }
 
-/// Reserves space for one record, in place.
+/// Reserves space for one record, in place, and waits for it for at most `timeout`, if there is one. `refused` says what a
+/// refusal comes to.
 #[inline(always)]
-pub(crate) fn reserve<'a, P: for<'b> Reserves<Space<'b> = ExclusiveSpace<'b>>>(
+pub(crate) fn reserve<'a, P: for<'b> Reserves<Space<'b> = ExclusiveSpace<'b>>, E>(
     window: &'a mut WriteWindow,
     clock: &mut Clock<MachineClock>,
     kind: RecordType,
     len: usize,
     end: End,
-) -> Result<Reservation<'a, P>, ReserveError> {
-    let refused = |window: &mut WriteWindow, refusal| refuse(window, refusal, len);
-    window.reserve(kind, len, end, |window| now(window, clock), refused)
-}
-
-/// Reserves space as [`reserve`] does, and waits for it for at most `timeout`. `refused` says what a refusal comes to.
-#[inline(always)]
-pub(crate) fn reserve_timeout<'a, P: for<'b> Reserves<Space<'b> = ExclusiveSpace<'b>>, E>(
-    window: &'a mut WriteWindow,
-    clock: &mut Clock<MachineClock>,
-    kind: RecordType,
-    len: usize,
-    timeout: Duration,
+    timeout: Option<Duration>,
     refused: impl Fn(&mut WriteWindow, Refusal, usize) -> E,
 ) -> Result<Reservation<'a, P>, E> {
-    let wait = waiter(len, timeout, refused);
-    window.reserve_when(kind, len, End::Publish, |window| now(window, clock), wait)
+    let wait = |window: &mut WriteWindow, refusal| match timeout {
+        Some(timeout) => Ok(waiter(len, timeout, refused)),
+        None => Err(refused(window, refusal, len)),
+    };
+    window.reserve(kind, len, end, |window| now(window, clock), wait)
 }
 
 /// Returns what waits after a refusal, and returns what `refused` makes of the last one.

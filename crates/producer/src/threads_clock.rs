@@ -78,12 +78,12 @@ impl<S: Clocks + Copy> ThreadsClock<S> {
         // A signal handler that has interrupted the one who draws does not wait either.
         let Ok(mut drawer) = self.drawer.try_lock() else { return self.source.clock_ns() };
         let now = drawer.by_clock();
-        self.publish(drawer.line());
+        self.share(drawer.line());
         now
     }
 
     /// Under the mutex.
-    fn publish(&self, line: Line) {
+    fn share(&self, line: Line) {
         let lines = self.lines.load(Ordering::Relaxed) + 1;
         let Line { base, base_ns, mult, shift, span } = line;
         // Whoever sees one of the stores below sees, after its own fence, that the copy is not the last one.

@@ -40,7 +40,7 @@ fn a_line_is_read_whole_beside_who_draws_it() {
     const COUNTER: u64 = 1 << 39;
     let counter = AtomicU64::new(COUNTER);
     let clock = ThreadsClock::new(Fixed { counter: &counter });
-    clock.publish(line(0));
+    clock.share(line(0));
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..2)
@@ -56,7 +56,7 @@ fn a_line_is_read_whole_beside_who_draws_it() {
                 })
             })
             .collect();
-        (0..if cfg!(miri) { 100 } else { 100_000 }).for_each(|base| clock.publish(line(base)));
+        (0..if cfg!(miri) { 100 } else { 100_000 }).for_each(|base| clock.share(line(base)));
         over.store(true, Ordering::Relaxed);
         readers.into_iter().for_each(|reader| reader.join().unwrap());
     });
@@ -66,11 +66,11 @@ fn a_line_is_read_whole_beside_who_draws_it() {
 fn a_thread_that_comes_from_the_line_to_the_clock_does_not_go_back() {
     let counter = AtomicU64::new(1_000_000);
     let clock = ThreadsClock::new(Fixed { counter: &counter });
-    clock.publish(line(0));
+    clock.share(line(0));
     assert_eq!(clock.now(), 1_000_000);
     // Another thread draws, and is off its core.
     let drawer = clock.drawer.lock().unwrap();
-    clock.publish(Line { span: 1, ..line(0) });
+    clock.share(Line { span: 1, ..line(0) });
     assert_eq!((clock.by_clock(), clock.now()), (1_000_000 - BEHIND, 1_000_001));
     assert_eq!(clock.read().scale, None);
     drop(drawer);
@@ -83,7 +83,7 @@ fn a_thread_that_comes_from_the_line_to_the_clock_does_not_go_back() {
 fn what_a_ring_has_raised_a_timestamp_to_is_before_the_next_one() {
     let counter = AtomicU64::new(1_000_000);
     let clock = ThreadsClock::new(Fixed { counter: &counter });
-    clock.publish(line(0));
+    clock.share(line(0));
     let now = clock.now();
     clock.stored(now + 12_000);
     assert_eq!(clock.now(), now + 12_001);

@@ -166,7 +166,7 @@ impl<S: Clocks> Clock<S> {
     }
 
     /// Schedules the reading again soon: it could not be stored.
-    pub(crate) fn put_off(&mut self) {
+    pub(crate) fn schedule_soon(&mut self) {
         self.keep_at = 0;
     }
 }

@@ -22,7 +22,7 @@ impl Count {
     }
 
     #[inline]
-    pub(crate) fn put(self, words: &mut [u64], at: usize) {
+    pub(crate) fn store_in(self, words: &mut [u64], at: usize) {
         words[at..at + 2].copy_from_slice(&[self.records, self.bytes]);
     }
 
@@ -141,9 +141,9 @@ impl Refused {
         Refused { full: count(0), too_large: count(1), contended: count(2), pending: count(3) }
     }
 
-    pub(crate) fn put(self, words: &mut [u64], at: usize) {
+    pub(crate) fn store_in(self, words: &mut [u64], at: usize) {
         for ((_, count), nth) in self.by_cause().into_iter().zip(0..) {
-            count.put(words, at + 2 * nth);
+            count.store_in(words, at + 2 * nth);
         }
     }
 }
@@ -172,11 +172,11 @@ impl ProducerTotals {
         let mut words = [0; PRODUCER_TOTALS];
         words[p::POS] = self.pos;
         words[p::LOST_MARKERS] = self.lost_markers;
-        self.written.put(&mut words, p::WRITTEN_RECORDS);
-        self.discarded.put(&mut words, p::DISCARDED_RECORDS);
-        self.reclaimed.put(&mut words, p::RECLAIMED_RECORDS);
-        self.refused.put(&mut words, p::REFUSED);
-        self.reported.put(&mut words, p::REPORTED);
+        self.written.store_in(&mut words, p::WRITTEN_RECORDS);
+        self.discarded.store_in(&mut words, p::DISCARDED_RECORDS);
+        self.reclaimed.store_in(&mut words, p::RECLAIMED_RECORDS);
+        self.refused.store_in(&mut words, p::REFUSED);
+        self.reported.store_in(&mut words, p::REPORTED);
         words
     }
 
@@ -208,8 +208,8 @@ impl ConsumerTotals {
     pub(crate) fn to_words(self) -> [u64; CONSUMER_TOTALS] {
         let mut words = [0; CONSUMER_TOTALS];
         words[c::POS] = self.pos;
-        self.read.put(&mut words, c::READ_RECORDS);
-        self.lapped.put(&mut words, c::LAPPED_RECORDS);
+        self.read.store_in(&mut words, c::READ_RECORDS);
+        self.lapped.store_in(&mut words, c::LAPPED_RECORDS);
         words
     }
 

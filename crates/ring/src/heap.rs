@@ -1,13 +1,22 @@
 //! A ring on the heap: for property tests, loom and Miri, which support no mappings.
 
 use crate::named::{NamedSeat, Seats};
-use crate::record::AuxRange;
+use crate::observer::copy::CopyReader;
+use crate::observer::intact::RingCopy;
+use crate::producer::exclusive::Writer;
+use crate::read_error::ReadError;
+use crate::record::{AuxRange, FrameWords, Next};
+use crate::reserve::{Refusal, Reserved};
+use crate::shared::publish::SharedWriter;
+use crate::totals::RingTotals;
 use crate::view::{Ring, Shared};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use perfring_abi::atomic::{AtomicU64, Ordering};
-use perfring_abi::{ConsumerSeat, Evict, Header, Layout, Policy, Producers, Report, Slot};
+use perfring_abi::{
+    ConsumerSeat, Evict, Header, Layout, Policy, Producers, RecordType, Report, Slot,
+};
 
 /// The seats of a ring on the heap.
 #[derive(Debug, Default)]
@@ -186,5 +195,76 @@ impl HeapRing {
     #[must_use]
     pub fn data(&self) -> &[AtomicU64] {
         &self.data
+    }
+}
+
+/// What only models and tests call, on rings on the heap.
+impl Writer {
+    /// Reserves space for a record, to be written in place: see [`Writer::reserve_as`].
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn reserve(
+        &mut self,
+        ring: Ring<'_>,
+        kind: RecordType,
+        len: usize,
+        now: u64,
+    ) -> Result<Reserved, Refusal> {
+        let now = if len < self.in_place_end() { None } else { Some(now) };
+        self.reserve_as::<true>(ring, kind, len, now)
+    }
+
+    /// Copies a payload into its reservation, word by word. A mapping has a faster method.
+    pub fn fill(&self, ring: Ring<'_>, reserved: &Reserved, payload: &[u8]) {
+        fill(ring, reserved, payload);
+    }
+}
+
+impl SharedWriter {
+    /// Copies a payload into its reservation, word by word. A mapping has a faster method.
+    pub fn fill(&self, at: Shared<'_>, reserved: &Reserved, payload: &[u8]) {
+        fill(at.ring, reserved, payload);
+    }
+}
+
+pub(crate) fn fill(ring: Ring<'_>, reserved: &Reserved, payload: &[u8]) {
+    debug_assert!(!reserved.site.is_large());
+    let mut pos = reserved.payload_pos();
+    for chunk in payload[..payload.len().min(reserved.len)].chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        // Relaxed: A publishes it, and E came before it.
+        ring.word(pos).store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        pos += 8;
+    }
+}
+
+impl RingTotals {
+    /// Reads the totals of a ring without slots: see [`RingTotals::of`].
+    #[doc(hidden)] // as that
+    #[must_use]
+    pub fn read(ring: Ring<'_>, policy: Policy) -> Option<Self> {
+        Self::of(ring.into(), policy, |_| false)
+    }
+}
+
+impl RingCopy {
+    /// Copies everything intact in a ring without slots: see [`RingCopy::of`].
+    ///
+    /// # Errors
+    /// Those of [`RingCopy::of`].
+    pub fn take(ring: Ring<'_>, policy: Policy) -> Result<Self, ReadError> {
+        Self::of(ring.into(), policy, |_| false)
+    }
+}
+
+impl CopyReader {
+    /// Returns the next record or loss of a ring without slots and AUX area: see [`CopyReader::next_in`].
+    ///
+    /// # Errors
+    /// Those of [`CopyReader::next_in`].
+    pub fn next(&mut self, ring: Ring<'_>) -> Result<Option<Next<FrameWords<'_>>>, ReadError> {
+        self.next_in(ring.into(), &[])
     }
 }

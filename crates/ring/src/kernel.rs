@@ -158,7 +158,7 @@ mod tests {
         true
     }
 
-    fn put(heap: &HeapRing, at: usize, word: RecordWord) {
+    fn store_word(heap: &HeapRing, at: usize, word: RecordWord) {
         heap.data()[at].store(word.raw(), Ordering::Relaxed);
     }
 
@@ -201,7 +201,7 @@ mod tests {
             (RecordWord::pack(9, 0, 65_535), 64),
         ] {
             let heap = HeapRing::new(256, Policy::Drop).unwrap();
-            put(&heap, 0, word);
+            store_word(&heap, 0, word);
             heap.header().data_head.store(head, Ordering::Relaxed);
             let reader = KernelReader::attach(heap.ring()).unwrap();
             assert_eq!(reader.peek(heap.ring(), 0), Err(Corrupt { pos: 0 }), "{word:?}");

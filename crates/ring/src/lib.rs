@@ -111,7 +111,7 @@ pub use metrics::{
 pub use named::{NamedSeat, Seats, drop_dead, slowest_seats};
 pub use observer::copy::{CopyReader, Start};
 pub use observer::intact::RingCopy;
-pub use producer::exclusive::Writer;
+pub use producer::exclusive::{End, Writer};
 pub use read_error::ReadError;
 pub use record::{AuxRange, Corrupt, Frame, FrameWords, Next, Place};
 pub use recount::newest_timestamp;

@@ -104,7 +104,7 @@ impl<'a> Ring<'a> {
     /// The records between two positions, by relaxed loads. The caller has acquired a head that is
     /// not before `end` (B), or wrote them itself, or checks the tail afterwards to find out
     /// whether they were overwritten (F).
-    #[inline(always)]
+    #[inline]
     pub(crate) fn records(self, pos: u64, end: u64) -> Walk<impl FnMut(u64) -> u64 + use<'a>> {
         Walk { pos, end, load: move |pos| self.load(pos) }
     }
@@ -256,7 +256,7 @@ pub(crate) fn step(
 
 impl<'a> Ring<'a> {
     /// The words after the header at `pos`, by relaxed loads, as for the header.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn body(self, pos: u64) -> impl Fn(usize) -> u64 + use<'a> {
         move |nth| self.load(pos + u64::from(HEADER_LEN) + 8 * nth as u64)
     }

@@ -239,25 +239,13 @@ impl Site {
     }
 }
 
-/// Returns the bytes that a refused payload would have used in a ring with an AUX area of `area`
-/// bytes and `lead` bytes before the payload of every record.
-pub(crate) fn refused_size(area: u64, len: usize, lead: usize) -> u64 {
-    match area {
-        0 => record_size(len.saturating_add(lead)),
-        _ => range_size(len).saturating_add(AUX_SIZE.into()),
+/// Returns the bytes that a payload of `len` bytes would use, if it were not refused, with `lead` bytes before it: in the data
+/// area up to `max_len`, and beyond that in an AUX area of `area` bytes, if there is one.
+pub(crate) fn wanted_size(len: usize, lead: usize, max_len: usize, area: u64) -> u64 {
+    if len > max_len && area != 0 {
+        return range_size(len).saturating_add(AUX_SIZE.into());
     }
-}
-
-pub(crate) fn fill(ring: Ring<'_>, reserved: &Reserved, payload: &[u8]) {
-    debug_assert!(!reserved.site.is_large());
-    let mut pos = reserved.payload_pos();
-    for chunk in payload[..payload.len().min(reserved.len)].chunks(8) {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        // Relaxed: A publishes it, and E came before it.
-        ring.word(pos).store(u64::from_ne_bytes(word), Ordering::Relaxed);
-        pos += 8;
-    }
+    record_size(len.saturating_add(lead))
 }
 
 /// Like [`Layout::max_small_len`], computed from the ring: models have rings smaller than a page.

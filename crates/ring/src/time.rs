@@ -226,7 +226,7 @@ pub(crate) fn begin(ring: Ring<'_>, reading: &Reading, pos: u64, newest: u64) ->
     let rebooted = line.boot.load(Ordering::Relaxed) != reading.boot;
     if rebooted || perf.lock.load(Ordering::Relaxed) & 1 != 0 {
         // Of another boot, or left incomplete by a death. It is written again.
-        put_scale(perf, None);
+        store_scale(perf, None);
         line.boot.store(reading.boot, Ordering::Release);
     }
     keep(ring, reading, pos);
@@ -248,7 +248,7 @@ pub(crate) fn keep(ring: Ring<'_>, reading: &Reading, pos: u64) {
         line.anchors_written.store(written.wrapping_add(1), Ordering::Release); // Q, pairs with Q
     }
     if let Some(scale) = reading.scale {
-        put_scale(&ring.header.perf_time, Some(scale));
+        store_scale(&ring.header.perf_time, Some(scale));
     }
 }
 
@@ -263,7 +263,7 @@ fn was_set(last: &Anchor, now: &Anchor) -> bool {
 }
 
 /// Writes perf's time fields as the kernel does, or clears them.
-fn put_scale(perf: &PerfTime, scale: Option<Scale>) {
+fn store_scale(perf: &PerfTime, scale: Option<Scale>) {
     let seq = perf.lock.load(Ordering::Relaxed) | 1; // a producer may have died in this function
     perf.lock.store(seq, Ordering::Relaxed);
     fence(Ordering::Release); // R, pairs with R

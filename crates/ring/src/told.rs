@@ -46,7 +46,7 @@ pub(crate) enum Past {
 fn counted(at: Shared<'_>) -> Option<(ProducerTotals, Refused)> {
     let totals = producer_totals(at.ring)?;
     // A reader without the slots knows at least what the markers report.
-    let counted = totals.refused.plus(slot::refused(at.slots)).later(totals.reported);
+    let counted = totals.refused.plus(slot::sum_of_refused(at.slots)).later(totals.reported);
     Some((totals, counted))
 }
 

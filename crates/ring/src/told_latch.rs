@@ -28,7 +28,7 @@ impl ToldLatch {
     pub(crate) fn save(&mut self, page: &SeqLatch<CONSUMER_TOLD>, told: Refused) {
         if self.saved != told {
             let mut words = [0; CONSUMER_TOLD];
-            told.put(&mut words, t::REFUSED);
+            told.store_in(&mut words, t::REFUSED);
             words[t::NAME] = self.name;
             self.latch.write(page, &words);
             self.saved = told;

@@ -5,7 +5,7 @@ use crate::oldest::oldest;
 use crate::recount::newest_totals;
 use crate::seq_latch;
 use crate::shared::slot;
-use crate::view::{Ring, Shared};
+use crate::view::Shared;
 use perfring_abi::Policy;
 use perfring_abi::atomic::Ordering;
 
@@ -37,14 +37,7 @@ pub struct RingTotals {
 
 impl RingTotals {
     /// Reads the totals of a ring, dead or alive. On a live ring each figure is true at one moment,
-    /// and all of them at nearly the same moment. On an idle one they are exact.
-    #[doc(hidden)] // for other crates of perfring
-    #[must_use]
-    pub fn read(ring: Ring<'_>, policy: Policy) -> Option<Self> {
-        Self::of(Shared::new(ring, &[]), policy, |_| false)
-    }
-
-    /// Like [`RingTotals::read`], for a ring with slots; `is_dead` returns whether a slot's
+    /// and all of them at nearly the same moment. On an idle one they are exact. `is_dead` returns whether a slot's
     /// producer is dead.
     #[doc(hidden)] // for other crates of perfring
     #[must_use]
@@ -54,7 +47,7 @@ impl RingTotals {
         let consumer = seq_latch::find(&ring.header.consumer)?;
         let place = oldest(ring, policy).ok()?;
         let mut producer = newest_totals(ring).ok()?;
-        producer.refused = producer.refused.plus(slot::refused(at.slots));
+        producer.refused = producer.refused.plus(slot::sum_of_refused(at.slots));
         let stranded = Stranded::find(at, is_dead).written;
         let (consumer, overwritten) = match policy {
             Policy::Overwrite => (ConsumerTotals::from_words(&consumer.words), place.before),

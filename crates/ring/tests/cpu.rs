@@ -146,7 +146,7 @@ impl<'a> Crowd<'a> {
                 }
             };
             let kind = RecordType::BYTES;
-            match self.writer.publish_at(at, &Alive, kind, 16, now, Wake::Auto, put) {
+            match self.writer.publish(at, &Alive, kind, 16, Some(now), Wake::Auto, put) {
                 Ok(_) => return Ok(()),
                 Err(_) if self.writer.found_open() => {}
                 Err(refusal) => return Err(refusal),

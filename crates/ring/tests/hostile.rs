@@ -9,7 +9,7 @@ use perfring_abi::{
     producer_totals,
 };
 use perfring_ring::heap::HeapRing;
-use perfring_ring::{CopyReader, Fences, Reader, Start, Wake, WakeAt, Writer, full_fence};
+use perfring_ring::{CopyReader, End, Fences, Reader, Start, Wake, WakeAt, Writer, full_fence};
 use perfring_testkit::choices::Choices;
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::every;
@@ -34,7 +34,7 @@ fn shapes() -> Vec<Shape> {
                     Ok(reserved) => {
                         writer.fill(ring, &reserved, &vec![round as u8; len]);
                         let len = reserved.len();
-                        writer.commit(ring, reserved, len);
+                        let _ = writer.end(ring, reserved, len, End::Hold);
                     }
                     Err(refusal) => {
                         let _ = writer.refuse(ring, refusal, len);

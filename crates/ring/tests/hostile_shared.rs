@@ -80,7 +80,7 @@ fn shared_shapes() -> Vec<Shape> {
             let (writer, len) = (&mut writers[round % 2], [0, 9, 24, 40, 3, 300][round % 6]);
             let reserved = if round % 3 == 0 {
                 writer
-                    .publish(at, &liveness, RecordType::BYTES, len, Wake::Auto, |_| {})
+                    .publish(at, &liveness, RecordType::BYTES, len, None, Wake::Auto, |_| {})
                     .map(|_| None)
             } else {
                 writer.reserve(at, &liveness, RecordType::BYTES, len, 0).map(Some)
@@ -137,7 +137,7 @@ impl Tally {
             let len = [0, 17, 64, 240, 300][round % 5];
             let refused = match round % 4 {
                 0 => writer
-                    .publish(at, liveness, RecordType::BYTES, len, Wake::Auto, |reserved| {
+                    .publish(at, liveness, RecordType::BYTES, len, None, Wake::Auto, |reserved| {
                         assert!(reserved.len() < SIZE as usize);
                         assert!(reserved.payload_pos().is_multiple_of(8));
                     })
@@ -344,7 +344,7 @@ fn a_word_of_a_shared_ring_that_changes_under_way_makes_nobody_panic_or_loop() {
                     // Each knows its position before the corruption.
                     let at = heap.shared();
                     let _ = writer
-                        .publish(at, &liveness, RecordType::BYTES, 40, Wake::Auto, |_| {})
+                        .publish(at, &liveness, RecordType::BYTES, 40, None, Wake::Auto, |_| {})
                         .is_ok();
                 }
                 corrupt(&heap, &[(at, value)]);

@@ -15,7 +15,8 @@ use crate::common::{Reported, attach_at};
 use perfring_abi::{Policy, RecordType, Report, record_size};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Count, Fences, Next, Place, Reader, Refusal, Reserved, Ring, Shared, SharedWriter, Wake, Writer,
+    Count, End, Fences, Next, Place, Reader, Refusal, Reserved, Ring, Shared, SharedWriter, Wake,
+    Writer,
 };
 use perfring_testkit::size::workspace;
 use std::collections::HashMap;
@@ -98,7 +99,7 @@ fn one(writer: &mut Writer, ring: Ring<'_>, len: usize, commit: bool, fill: u8) 
             writer.fill(ring, &reserved, &vec![fill; len]);
             if commit {
                 let len = reserved.len();
-                writer.commit(ring, reserved, len);
+                let _ = writer.end(ring, reserved, len, End::Hold);
             } else {
                 writer.discard(ring, reserved);
             }

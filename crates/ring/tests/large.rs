@@ -5,7 +5,7 @@ use crate::common::{Reported, attach_at};
 use perfring_abi::{Policy, RecordType, RecordWord};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    AuxRange, CopyReader, Fences, Front, Next, OwnerInfo, Place, Reader, Refusal, Reserved,
+    AuxRange, CopyReader, End, Fences, Front, Next, OwnerInfo, Place, Reader, Refusal, Reserved,
     RingCopy, SharedWriter, Start, Wake, Writer,
 };
 use perfring_testkit::rng::Rng;
@@ -44,7 +44,7 @@ fn put(heap: &HeapRing, reserved: &Reserved, byte: u8) {
 fn publish(heap: &HeapRing, writer: &mut Writer, len: usize, byte: u8) -> Result<(), Refusal> {
     let reserved = writer.reserve(heap.ring(), KIND, len, 0)?;
     put(heap, &reserved, byte);
-    let _ = writer.commit_and_publish(heap.ring(), reserved, len, Wake::Auto);
+    let _ = writer.end(heap.ring(), reserved, len, End::Publish(Wake::Auto));
     Ok(())
 }
 
@@ -233,7 +233,7 @@ fn an_aux_tail_that_nobody_left_is_damage_and_not_a_reason_to_skip_records() {
         for _ in 0..3 {
             let reserved = writer.reserve(heap.ring(), KIND, 8, 0).unwrap();
             writer.fill(heap.ring(), &reserved, &[1; 8]);
-            let _ = writer.commit_and_publish(heap.ring(), reserved, 8, Wake::Auto);
+            let _ = writer.end(heap.ring(), reserved, 8, End::Publish(Wake::Auto));
         }
         publish(&heap, &mut writer, 300, 9).unwrap();
         heap.header().aux.tail.store(value, Ordering::Relaxed);

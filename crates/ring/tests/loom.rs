@@ -15,8 +15,8 @@ use loom::thread;
 use perfring_abi::{Cause, Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    CopyReader, Count, Fences, Frame, Lost, Next, Place, Reader, Refusal, Ring, RingTotals, Start,
-    Wake, WakeAt, Writer, full_fence,
+    CopyReader, Count, End, Fences, Frame, Lost, Next, Place, Reader, Refusal, Ring, RingTotals,
+    Start, Wake, WakeAt, Writer, full_fence,
 };
 use std::sync::atomic::{AtomicU64 as Plain, Ordering::Relaxed};
 
@@ -34,7 +34,7 @@ fn publish(writer: &mut Writer, ring: Ring<'_>, id: u64) -> Result<bool, Refusal
     let bytes: Vec<u8> = [id, !id].iter().flat_map(|word| word.to_ne_bytes()).collect();
     writer.fill(ring, &reserved, &bytes);
     let len = reserved.len();
-    writer.commit(ring, reserved, len);
+    let _ = writer.end(ring, reserved, len, End::Hold);
     Ok(writer.publish(ring, Wake::Auto).is_due())
 }
 
@@ -288,7 +288,7 @@ fn observed_eviction(name: &str, size: u64, lens: &'static [usize], pos: u64) {
             let reserved = writer.reserve(ring, RecordType::BYTES, len, 0).unwrap();
             writer.fill(ring, &reserved, &[0xff; 16][..len]);
             let len = reserved.len();
-            writer.commit(ring, reserved, len);
+            let _ = writer.end(ring, reserved, len, End::Hold);
             let _ = writer.publish(ring, Wake::Auto);
         };
         for len in lens {
@@ -342,7 +342,7 @@ fn an_observer_of_a_range_never_sees_a_torn_payload() {
             // Only the last words, which are copied last and written first.
             let at = reserved.range().unwrap().at + 48;
             heap.fill_range(perfring_ring::AuxRange { at, len: 16 }, &[byte; 16]);
-            let _ = writer.commit_and_publish(ring, reserved, 64, Wake::Auto);
+            let _ = writer.end(ring, reserved, 64, End::Publish(Wake::Auto));
         };
         put(&heap, 1);
         let observer = CopyReader::new(heap.ring(), Policy::Overwrite, Start::Oldest).unwrap();
@@ -446,7 +446,7 @@ fn payloads_need_no_atomics_between_producer_and_consumer() {
                             plainly.0[at].with_mut(drop);
                         }
                         let len = reserved.len();
-                        writer.commit(ring, reserved, len);
+                        let _ = writer.end(ring, reserved, len, End::Hold);
                         let _ = writer.publish(ring, Wake::Auto);
                     }
                 }

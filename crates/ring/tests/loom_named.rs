@@ -12,7 +12,8 @@ use loom::thread;
 use perfring_abi::{Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, Next, Owed, Place, Reader, Refusal, Ring, System, Wake, Writer, drop_dead, full_fence,
+    End, Fences, Next, Owed, Place, Reader, Refusal, Ring, System, Wake, Writer, drop_dead,
+    full_fence,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -58,7 +59,7 @@ fn publish(writer: &mut Writer, ring: Ring<'_>, id: u64) -> Result<bool, Refusal
     let bytes: Vec<u8> = [id, !id].iter().flat_map(|word| word.to_ne_bytes()).collect();
     writer.fill(ring, &reserved, &bytes);
     let len = reserved.len();
-    writer.commit(ring, reserved, len);
+    let _ = writer.end(ring, reserved, len, End::Hold);
     Ok(writer.publish(ring, Wake::Auto).is_due())
 }
 

@@ -97,7 +97,9 @@ impl World {
                     data[word % data.len()].store(id, Relaxed);
                     data[(word + 1) % data.len()].store(!id, Relaxed);
                 };
-                writer.publish(at, liveness, RecordType::BYTES, 16, Wake::Auto, fill).map(drop)
+                writer
+                    .publish(at, liveness, RecordType::BYTES, 16, None, Wake::Auto, fill)
+                    .map(drop)
             }
             Act::Commit | Act::Discard => {
                 let reserved = writer.reserve(at, liveness, RecordType::BYTES, 16, 0)?;
@@ -216,7 +218,8 @@ fn refusals_without_the_lock_are_counted_beside_others() {
             let (at, kind) = (world.heap.shared(), RecordType::BYTES);
             // As the tail is when the attempt asks, or earlier: then it takes the lock.
             let is_full_still = one.is_full_still(at.ring(), 16);
-            let Err(refusal) = one.publish(at, &world.liveness, kind, 16, Wake::No, |_| {}) else {
+            let Err(refusal) = one.publish(at, &world.liveness, kind, 16, None, Wake::No, |_| {})
+            else {
                 return true;
             };
             let _ = one.refuse(at, refusal, 16);

@@ -9,7 +9,7 @@ use self::case::*;
 use self::ring::*;
 use perfring_abi::{Evict, Policy, RecordType, record_size};
 use perfring_ring::heap::HeapRing;
-use perfring_ring::{Fences, Wake, Writer};
+use perfring_ring::{End, Fences, Wake, Writer};
 use proptest::test_runner::{Config, TestRunner};
 
 fn run(name: &str, policy: Policy) {
@@ -71,7 +71,7 @@ fn a_ring_evicted_by_halves_keeps_three_eighths() {
                     assert!(kept >= SIZE * 3 / 8, "{kept} kept after {taken_over_at}, {len}");
                     (least, evictions) = (least.min(kept), evictions + 1);
                 }
-                let _ = writer.commit_and_publish(ring, reserved, len, Wake::Auto);
+                let _ = writer.end(ring, reserved, len, End::Publish(Wake::Auto));
             }
         }
     }

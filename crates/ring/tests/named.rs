@@ -4,7 +4,7 @@
 use perfring_abi::{Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, Owed, OwnerInfo, Reader, Refusal, Ring, System, Wake, Writer, drop_dead,
+    End, Fences, Owed, OwnerInfo, Reader, Refusal, Ring, System, Wake, Writer, drop_dead,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +33,7 @@ fn publish(writer: &mut Writer, ring: Ring<'_>) -> Result<Owed, Refusal> {
     let reserved = writer.reserve(ring, RecordType::BYTES, 120, 0)?;
     writer.fill(ring, &reserved, &[7; 120]);
     let len = reserved.len();
-    writer.commit(ring, reserved, len);
+    let _ = writer.end(ring, reserved, len, End::Hold);
     Ok(writer.publish(ring, Wake::Auto))
 }
 

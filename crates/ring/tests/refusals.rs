@@ -5,8 +5,8 @@
 use perfring_abi::{LOST_SIZE, Policy, RecordType, record_size};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Fences, OwnerInfo, Reader, Refusal, Refused, Reserved, RingTotals, SharedWriter, System, Wake,
-    Writer,
+    End, Fences, OwnerInfo, Reader, Refusal, Refused, Reserved, RingTotals, SharedWriter, System,
+    Wake, Writer,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -87,17 +87,17 @@ fn each_refusal_of_an_exclusive_ring_is_in_the_page_when_it_returns() {
         let unreported = causes(expected, writer.totals().reported);
         heap.header().wait.armed.store(armed.into(), Relaxed);
         let reserved = match dice.roll(3) {
-            0 if len < writer.plain_end() => writer.reserve_plain(ring, KIND, len),
-            1 => writer.reserve_other::<false>(ring, KIND, len, 0),
+            0 if len < writer.plain_end() => writer.reserve_as::<false>(ring, KIND, len, None),
+            1 => writer.reserve_as::<false>(ring, KIND, len, Some(0)),
             _ => writer.reserve(ring, KIND, len, 0),
         };
         let refusal = match reserved {
             Ok(reserved) => {
                 match dice.roll(8) {
                     0 => writer.discard(ring, reserved),
-                    1 => writer.commit(ring, reserved, len),
+                    1 => drop(writer.end(ring, reserved, len, End::Hold)),
                     2 => {} // leaves no trace
-                    _ => drop(writer.commit_and_publish(ring, reserved, len, Wake::No)),
+                    _ => drop(writer.end(ring, reserved, len, End::Publish(Wake::No))),
                 }
                 continue;
             }
@@ -116,7 +116,7 @@ fn each_refusal_of_an_exclusive_ring_is_in_the_page_when_it_returns() {
     while reader.next(ring).unwrap().0.is_some() {}
     let _ = reader.release(ring);
     let reserved = writer.reserve(ring, KIND, 8, 0).unwrap();
-    let _ = writer.commit_and_publish(ring, reserved, 8, Wake::No);
+    let _ = writer.end(ring, reserved, 8, End::Publish(Wake::No));
     let totals = RingTotals::read(ring, Policy::Drop).unwrap();
     assert_eq!(totals.producer.reported, expected);
 }
@@ -128,7 +128,7 @@ fn a_refusal_beside_another_producer_changes_nothing() {
     let attach = || Writer::attach(ring, heap.layout(), Fences::Asymmetric).unwrap();
     let mut first = attach();
     while let Ok(reserved) = first.reserve(ring, KIND, 64, 0) {
-        let _ = first.commit_and_publish(ring, reserved, 64, Wake::No);
+        let _ = first.end(ring, reserved, 64, End::Publish(Wake::No));
     }
     // Both copies of the totals are its own, and alike.
     for _ in 0..3 {
@@ -206,7 +206,7 @@ fn each_refusal_of_a_shared_ring_is_in_its_slot_when_it_returns() {
         let unreported = causes(expected[who], writer.totals(at).reported);
         heap.header().wait.armed.store(armed.into(), Relaxed);
         let is_full_still = len <= writer.max_len() && writer.is_full_still(ring, len);
-        let published = writer.publish(at, &Alive, KIND, len, Wake::No, |_| {});
+        let published = writer.publish(at, &Alive, KIND, len, None, Wake::No, |_| {});
         assert!(!is_full_still || published == Err(Refusal::Full));
         let Err(refusal) = published else { continue };
         again += u64::from(is_full_still);
@@ -242,13 +242,14 @@ fn a_tail_that_nobody_can_have_written_is_no_full_ring() {
         let mut writer =
             SharedWriter::attach(at, heap.layout(), fences, 0, &who, &Alive, |_| false).unwrap();
         if refused {
-            while writer.publish(at, &Alive, KIND, 64, Wake::No, |_| {}).is_ok() {}
+            while writer.publish(at, &Alive, KIND, 64, None, Wake::No, |_| {}).is_ok() {}
             let _ = writer.refuse(at, Refusal::Full, 64);
         }
         for tail in [u64::MAX, u64::MAX - 7, 1 << 63, 4] {
             heap.header().data_tail.store(tail, Relaxed);
             for _ in 0..3 {
-                let refusal = writer.publish(at, &Alive, KIND, 64, Wake::No, |_| {}).unwrap_err();
+                let refusal =
+                    writer.publish(at, &Alive, KIND, 64, None, Wake::No, |_| {}).unwrap_err();
                 assert_eq!(refusal, Refusal::Corrupt { tail }, "{refused}");
                 let _ = writer.refuse(at, refusal, 64);
             }

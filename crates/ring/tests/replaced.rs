@@ -3,7 +3,7 @@
 
 use perfring_abi::{Evict, Policy, RecordType};
 use perfring_ring::heap::HeapRing;
-use perfring_ring::{Fences, Refusal, Wake, Writer};
+use perfring_ring::{End, Fences, Refusal, Wake, Writer};
 use std::sync::atomic::Ordering;
 
 const SIZE: u64 = 4096;
@@ -17,7 +17,7 @@ fn attach(heap: &HeapRing) -> Writer {
 fn publish(heap: &HeapRing, writer: &mut Writer, len: usize) -> Result<(), Refusal> {
     let reserved = writer.reserve(heap.ring(), KIND, len, 0)?;
     writer.fill(heap.ring(), &reserved, &vec![7; len]);
-    let _ = writer.commit_and_publish(heap.ring(), reserved, len, Wake::Auto);
+    let _ = writer.end(heap.ring(), reserved, len, End::Publish(Wake::Auto));
     // A consumer that keeps up.
     let header = heap.ring().header();
     if heap.layout().policy == Policy::Drop {

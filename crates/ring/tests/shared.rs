@@ -85,7 +85,7 @@ fn no_damaged_size_moves_the_tail_beyond_the_head() {
             let len = SIZE as usize - 8;
             for _ in 0..published {
                 let ended =
-                    producer.publish(at, &liveness, RecordType::BYTES, len, Wake::No, |_| {});
+                    producer.publish(at, &liveness, RecordType::BYTES, len, None, Wake::No, |_| {});
                 assert_eq!(ended, Ok(Owed::NOTHING));
             }
             let [tail, head, _] = positions(&heap);
@@ -273,11 +273,11 @@ impl<'a> Model<'a> {
                 let done = match self.time {
                     true => {
                         let none =
-                            writer.publish(at, &self.liveness, kind, len, Wake::Auto, |_| {});
+                            writer.publish(at, &self.liveness, kind, len, None, Wake::Auto, |_| {});
                         assert!(matches!(none, Err(Refusal::TooLarge { .. })), "not without time");
-                        writer.publish_at(at, &self.liveness, kind, len, now, Wake::Auto, put)
+                        writer.publish(at, &self.liveness, kind, len, Some(now), Wake::Auto, put)
                     }
-                    false => writer.publish(at, &self.liveness, kind, len, Wake::Auto, put),
+                    false => writer.publish(at, &self.liveness, kind, len, None, Wake::Auto, put),
                 };
                 match done {
                     Ok(_) => {
@@ -573,7 +573,7 @@ fn crowd(policy: Policy, time: bool) {
                     data[at].store(word, Ordering::Relaxed);
                 };
                 let kind = RecordType::BYTES;
-                writer.publish_at(at, &Alive, kind, 8, now(), Wake::Auto, put).map(drop)
+                writer.publish(at, &Alive, kind, 8, Some(now()), Wake::Auto, put).map(drop)
             } else {
                 writer.reserve(at, &Alive, RecordType::BYTES, 8, now()).map(|reserved| {
                     writer.fill(at, &reserved, &word.to_ne_bytes());

@@ -6,8 +6,8 @@ use perfring_abi::atomic::Ordering;
 use perfring_abi::{Cause, Evict, Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    CopyReader, Count, Fences, Frame, Next, Place, Reader, Refusal, Ring, RingCopy, RingTotals,
-    Start, Wake, Writer,
+    CopyReader, Count, End, Fences, Frame, Next, Place, Reader, Refusal, Ring, RingCopy,
+    RingTotals, Start, Wake, Writer,
 };
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -30,7 +30,7 @@ fn write(writer: &mut Writer, ring: Ring<'_>, id: u64) -> Result<(), Refusal> {
     bytes[..8].copy_from_slice(&id.to_ne_bytes());
     writer.fill(ring, &reserved, &bytes[..len(id)]);
     let len = reserved.len();
-    writer.commit(ring, reserved, len);
+    let _ = writer.end(ring, reserved, len, End::Hold);
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use perfring_abi::atomic::Ordering;
 use perfring_abi::{ANCHORS, Lead, PERF_CAP_TIME_ZERO, Policy, RecordType, RecordWord};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Anchor, Anchors, CopyReader, Corrupt, Fences, Next, Reader, Reading, RingCopy, Scale,
+    Anchor, Anchors, CopyReader, Corrupt, End, Fences, Next, Reader, Reading, RingCopy, Scale,
     SharedWriter, Start, Wake, Writer,
 };
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ fn publish(writer: &mut Writer, heap: &HeapRing, now: u64) -> u64 {
     let ring = heap.ring();
     let reserved = writer.reserve(ring, RecordType::BYTES, 8, now).unwrap();
     let pos = reserved.pos();
-    let _ = writer.commit_and_publish(ring, reserved, 8, Wake::Auto);
+    let _ = writer.end(ring, reserved, 8, End::Publish(Wake::Auto));
     pos
 }
 
@@ -163,7 +163,7 @@ fn a_producer_that_was_stopped_takes_no_time_back() {
     let (at, liveness) = (heap.shared(), Reported::default());
     let [mut stopped, mut other] = [0, 1].map(|slot| attach_at(&heap, &liveness, slot));
     let publish = |writer: &mut SharedWriter, now| {
-        writer.publish_at(at, &liveness, RecordType::BYTES, 8, now, Wake::Auto, |_| ()).unwrap()
+        writer.publish(at, &liveness, RecordType::BYTES, 8, Some(now), Wake::Auto, |_| ()).unwrap()
     };
     for writer in [&stopped, &other] {
         assert!(writer.begin_time(at, &liveness, || reading(SECOND, WALL)));

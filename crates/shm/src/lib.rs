@@ -83,7 +83,7 @@ pub use map::recover::recover;
 pub use map::reservation::{ExclusiveSpace, Reservation, Reserves, SharedSpace};
 pub use map::shared_window::SharedWindow;
 pub use map::sleeper::{ANY_MOST, Armed, Sleeper, Ticket, sleep_on_any};
-pub use map::write_window::{End, Forked, WriteWindow};
+pub use map::write_window::{Forked, WriteWindow};
 pub use perf::attr::{Also, KernelEventSpec, Whose};
 pub use perf::event::{KernelEvent, KernelEvents, NoEvent};
 pub use perf::mapped::MappedKernel;

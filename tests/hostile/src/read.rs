@@ -5,8 +5,8 @@ use crate::heap::{self, corrupt, found, reading, seen};
 use perfring_abi::{Policy, RecordType};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Anchors, CopyReader, Fences, Front, Next, Reader, ResumePoint, RingCopy, RingTotals, Saved,
-    Start, Wake, WakeAt, Writer, full_fence, newest_timestamp,
+    Anchors, CopyReader, End, Fences, Front, Next, Reader, ResumePoint, RingCopy, RingTotals,
+    Saved, Start, Wake, WakeAt, Writer, full_fence, newest_timestamp,
 };
 use perfring_testkit::choices::{Choices, Input};
 
@@ -88,7 +88,8 @@ impl Sides {
             0..3 => match writer.reserve(ring, RecordType::BYTES, len, input.u16().into()) {
                 Ok(reserved) => {
                     heap::fill(heap, &reserved, |bytes| writer.fill(ring, &reserved, bytes));
-                    writer.commit(ring, reserved, len / (usize::from(what >> 6) + 1));
+                    let _ =
+                        writer.end(ring, reserved, len / (usize::from(what >> 6) + 1), End::Hold);
                 }
                 Err(refusal) => {
                     let _ = writer.tail_for(ring, len);
@@ -104,10 +105,10 @@ impl Sides {
                 writer.begin_batch(ring);
                 for _ in 0..4 {
                     if let Ok(reserved) =
-                        writer.reserve_other::<false>(ring, RecordType::BYTES, len, 0)
+                        writer.reserve_as::<false>(ring, RecordType::BYTES, len, Some(0))
                     {
                         heap::fill(heap, &reserved, |bytes| writer.fill(ring, &reserved, bytes));
-                        writer.commit(ring, reserved, len);
+                        let _ = writer.end(ring, reserved, len, End::Hold);
                     }
                 }
                 let _ = writer.publish(ring, Wake::Auto);

@@ -124,9 +124,11 @@ impl Member {
         let refused = match what % 10 {
             0 | 1 => {
                 let (now, kind) = (input.u16().into(), RecordType::BYTES);
-                writer.publish_at(at, liveness, kind, len, now, Wake::Auto, inside).err()
+                writer.publish(at, liveness, kind, len, Some(now), Wake::Auto, inside).err()
             }
-            2 => writer.publish(at, liveness, RecordType::BYTES, len, Wake::Force, inside).err(),
+            2 => writer
+                .publish(at, liveness, RecordType::BYTES, len, None, Wake::Force, inside)
+                .err(),
             3 | 4 => match writer.reserve(at, liveness, RecordType::BYTES, len, 0) {
                 Ok(reserved) => {
                     inside(&reserved);

@@ -208,7 +208,7 @@ impl PerCpu {
         let put = |reserved: &Reserved| fill(self.heap.data(), reserved, payload);
         let (writer, of) = (&mut self.writers[slot as usize], RecordType::new(kind).unwrap());
         writer.set_writer(writer_at(self.members.end()).to_word());
-        let _ = writer.publish_at(at, &Dead, of, payload.len(), now, Wake::No, put).unwrap();
+        let _ = writer.publish(at, &Dead, of, payload.len(), Some(now), Wake::No, put).unwrap();
         let size = size_of(&self.members.options, payload.len());
         self.members.follows(size, Kind::Record { kind, payload: payload.to_vec() });
         self.members.slots[slot as usize].written.add(size);

@@ -142,7 +142,7 @@ impl Reader {
 
     /// Write-touches the lines before the cursor. Everything that earlier calls returned counts as
     /// read.
-    #[inline(always)]
+    #[inline]
     pub fn hand_lines(&mut self, ring: Ring<'_>) {
         self.lines.write_touch(ring, self.cursor());
     }

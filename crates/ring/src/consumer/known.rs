@@ -10,7 +10,7 @@ impl Reader {
     /// Returns whether no record has a timestamp or a payload in the AUX area: then `next_known::<true>` and
     /// `visit_known::<true>` are the fast path.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn is_plain(&self) -> bool {
         self.lead == Lead::None && !self.area.exists()
     }

@@ -44,7 +44,7 @@ impl Reader {
 
     /// Returns true if there is certainly no such loss now: one load. Always false in a shared ring.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn is_told_all(&self, ring: Ring<'_>) -> bool {
         self.watch.is_idle(ring) && self.missed.is_none()
     }

@@ -28,25 +28,25 @@ impl Passed {
     }
 
     /// Returns whether the ring has an AUX area.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn exists(&self) -> bool {
         self.size != 0
     }
 
     /// Returns where ranges that were not passed can begin and end.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds { size: self.size, floor: Some(self.released) }
     }
 
     /// Passes the ranges that end here or before.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn pass_to(&mut self, end: u64) {
         self.end = self.end.max(end);
     }
 
     /// Returns whether enough was read for a release.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.end - self.released > self.size / 8
     }

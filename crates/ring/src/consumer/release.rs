@@ -138,7 +138,7 @@ impl Release {
     }
 
     /// Returns where it is due to move.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn due_at(&self) -> u64 {
         self.pos + self.interval
     }
@@ -152,7 +152,7 @@ impl Release {
     }
 
     /// Returns whether [`Release::hold`] was called.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn holds(&self) -> bool {
         self.later == NEVER
     }

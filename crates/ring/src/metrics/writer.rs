@@ -82,7 +82,7 @@ impl<'a> MetricsWriter<'a> {
         let free = self.0.words.get(used..).unwrap_or_default();
         let place = |word| BlockPlace { word, words: len, stripes };
         if let Some(words) = free.get(..len) {
-            put(words, NewBlock { stripes, ..new });
+            write_block(words, NewBlock { stripes, ..new });
             if let Some(end) = self.0.words.first() {
                 end.store(8 * (used + len) as u64, Ordering::Release); // U
             }
@@ -109,7 +109,7 @@ impl<'a> MetricsWriter<'a> {
 }
 
 /// Writes a block that no reader sees yet. What is there may be what is left of a process that died here.
-fn put(words: &[AtomicU64], new: NewBlock<'_>) {
+fn write_block(words: &[AtomicU64], new: NewBlock<'_>) {
     let NewBlock { id, kind, stripes, owner, start, payload } = new;
     let line = words.get(..LINE).unwrap_or_default();
     line.iter().for_each(|word| word.store(0, Ordering::Relaxed));

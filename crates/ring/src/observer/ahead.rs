@@ -43,7 +43,7 @@ impl CopyReader {
         Ok(Front::More)
     }
 
-    /// Like [`CopyReader::front`], but polls the ring if nothing is known.
+    /// Returns what [`CopyReader::front`] does, and polls the ring if nothing is known.
     ///
     /// # Errors
     /// [`Corrupt`] if there is no valid record at the cursor.
@@ -70,7 +70,7 @@ impl CopyReader {
         Ok(Front::More)
     }
 
-    /// Like [`CopyReader::next`], and also returns what comes next in the copy after it.
+    /// Returns what [`CopyReader::next_in`] does, and what comes next in the copy after it.
     ///
     /// # Errors
     /// Those of [`CopyReader::next_in`].

@@ -197,15 +197,7 @@ impl CopyReader {
     ///
     /// # Errors
     /// [`ReadError::Corrupt`] if the ring holds at the cursor something that no producer writes, and
-    /// the cursor was not lapped.
-    pub fn next(&mut self, ring: Ring<'_>) -> Result<Option<Next<FrameWords<'_>>>, ReadError> {
-        self.next_in(ring.into(), &[])
-    }
-
-    /// Like [`CopyReader::next`], for a ring with these slots and this AUX area.
-    ///
-    /// # Errors
-    /// Those of [`CopyReader::next`]; and [`ReadError::OutOfMemory`].
+    /// the cursor was not lapped; and [`ReadError::OutOfMemory`].
     pub fn next_in(
         &mut self,
         at: Shared<'_>,

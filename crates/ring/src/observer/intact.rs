@@ -38,16 +38,8 @@ impl RingCopy {
     /// oldest on, so the two meet. What is behind the meeting point was intact when it was copied
     /// and is kept.
     ///
-    /// # Errors
-    /// [`ReadError::Corrupt`] if the positions are such as no producer leaves;
-    /// [`ReadError::OutOfMemory`].
-    pub fn take(ring: Ring<'_>, policy: Policy) -> Result<Self, ReadError> {
-        Self::of(Shared::new(ring, &[]), policy, |_| false)
-    }
-
-    /// Like [`RingCopy::take`], for a ring with slots: includes what is committed behind
-    /// reservations that dead producers left open. `is_dead` returns whether a slot's producer is
-    /// dead.
+    /// What is committed behind reservations that dead producers left open is included. `is_dead` returns whether a slot's
+    /// producer is dead.
     ///
     /// # Errors
     /// [`ReadError::Corrupt`] if the positions are such as no producer leaves;

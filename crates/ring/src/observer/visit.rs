@@ -6,7 +6,7 @@ use crate::record::{Frame, RecordAt, payload_of, split_body};
 use perfring_abi::RecordWord;
 
 impl CopyReader {
-    /// The fast path of [`CopyReader::next`]: returns the next record if all of it is in the copy and its payload
+    /// The fast path of [`CopyReader::next_in`]: returns the next record if all of it is in the copy and its payload
     /// is not in the AUX area. In any other case returns `None`, and `next_in` handles it.
     #[inline(always)]
     pub fn next_copied(&mut self) -> Option<Frame> {

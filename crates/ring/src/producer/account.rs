@@ -48,12 +48,12 @@ impl Account {
     }
 
     /// Returns the end of the last committed record.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn pos(&self) -> u64 {
         self.totals.pos + (self.since & (ONE_RECORD - 1))
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn records(&self) -> u64 {
         self.totals.written.records.wrapping_add(self.since >> 32)
     }
@@ -71,7 +71,7 @@ impl Account {
         ProducerTotals { pos: self.pos(), written: self.written(), ..self.totals }
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn add_one(&mut self, size: u64) {
         self.since += ONE_RECORD + size;
     }

@@ -12,7 +12,7 @@ use crate::producer::ranges::Ranges;
 use crate::producer::room::Room;
 use crate::record::{BODY_LEN, Corrupt};
 use crate::recount::totals_interval;
-use crate::reserve::{Refusal, Reserved, Site, fill, max_len, refused_size};
+use crate::reserve::{Refusal, Reserved, Site, max_len, wanted_size};
 use crate::time::{self, Reading};
 use crate::view::{Ring, System, sane};
 use crate::wait::{Fences, Owed, Wake, claim_wake};
@@ -21,6 +21,15 @@ use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{
     AUX_SIZE, Header, Hole, Layout, RecordType, RecordWord, range_size, record_size,
 };
+
+/// What the end of a record does with `data_head`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Publishes the record, and all that was held back.
+    Publish(Wake),
+    /// Holds the record back until the next publish.
+    Hold,
+}
 
 /// The private state of an exclusive producer.
 #[derive(Debug)]
@@ -80,41 +89,24 @@ impl Writer {
         self
     }
 
-    /// Ends a reservation and holds the record back until the next publish. `len` bytes of it are
-    /// kept, the rest is returned to the ring. A record with its payload in the AUX area is
-    /// published at once, with everything before it; a sleeping consumer is woken by the next
+    /// Ends a reservation. `len` bytes of it are kept, the rest is returned to the ring. A record that is held back and has
+    /// its payload in the AUX area is published at once, with everything before it; a sleeping consumer is woken by the next
     /// publish.
     #[inline(always)]
-    pub fn commit(&mut self, ring: Ring<'_>, reserved: Reserved, len: usize) {
+    pub fn end(&mut self, ring: Ring<'_>, reserved: Reserved, len: usize, end: End) -> Owed {
         if reserved.site.is_large() {
             let Reserved { site, kind, len: most } = reserved;
-            let _ = self.commit_large(ring.header, ring.data, site, kind, len.min(most), Wake::No);
-            return;
+            let (header, data, len) = (ring.header, ring.data, len.min(most));
+            let End::Publish(wake) = end else {
+                let _ = self.commit_large(header, data, site, kind, len, Wake::No);
+                return Owed::NOTHING;
+            };
+            return self.commit_large(header, data, site, kind, len, wake);
         }
-        self.room.hold();
-        self.end(ring, reserved, len);
-    }
-
-    /// Ends a reservation and publishes it with everything that was held back before.
-    #[inline(always)]
-    pub fn commit_and_publish(
-        &mut self,
-        ring: Ring<'_>,
-        reserved: Reserved,
-        len: usize,
-        wake: Wake,
-    ) -> Owed {
-        if reserved.site.is_large() {
-            let Reserved { site, kind, len: most } = reserved;
-            return self.commit_large(ring.header, ring.data, site, kind, len.min(most), wake);
+        if end == End::Hold {
+            self.room.hold();
         }
         let start = reserved.pos();
-        let size = self.end(ring, reserved, len);
-        self.publish_at(ring, wake, start + size)
-    }
-
-    #[inline(always)]
-    fn end(&mut self, ring: Ring<'_>, reserved: Reserved, len: usize) -> u64 {
         let len = len.min(reserved.len);
         // Two branches, so that each knows what it adds where the caller knows the length.
         let word = match reserved.site.lead {
@@ -123,10 +115,13 @@ impl Writer {
         };
         if len != reserved.len {
             // Relaxed: A publishes it.
-            ring.word(reserved.pos()).store(word.raw(), Ordering::Relaxed);
+            ring.word(start).store(word.raw(), Ordering::Relaxed);
         }
         self.room.account.add_one(word.size());
-        word.size()
+        let End::Publish(wake) = end else { return Owed::NOTHING };
+        let pos = start + word.size(); // known without a look at what is private
+        self.room.publish_at(ring, pos);
+        self.owes_wake(ring, wake, pos)
     }
 
     /// Ends a reservation of [`Writer::place_large`], and publishes it with everything that was
@@ -149,7 +144,7 @@ impl Writer {
         self.ranges.pos += range_size(len);
         self.room.account.add_one(AUX_SIZE.into());
         let owed = self.publish(ring, wake);
-        self.ranges.publish(ring);
+        self.ranges.store_head(ring);
         owed
     }
 
@@ -167,12 +162,7 @@ impl Writer {
     /// Publishes everything that is committed.
     #[inline(always)]
     pub fn publish(&mut self, ring: Ring<'_>, wake: Wake) -> Owed {
-        self.publish_at(ring, wake, self.pos())
-    }
-
-    /// Like [`Writer::publish`], for a caller that knows the position.
-    #[inline(always)]
-    fn publish_at(&mut self, ring: Ring<'_>, wake: Wake, pos: u64) -> Owed {
+        let pos = self.pos();
         self.room.publish_at(ring, pos);
         self.owes_wake(ring, wake, pos)
     }
@@ -202,11 +192,6 @@ impl Writer {
         }
     }
 
-    /// Copies a payload into its reservation, word by word. A mapping has a faster method.
-    pub fn fill(&self, ring: Ring<'_>, reserved: &Reserved, payload: &[u8]) {
-        fill(ring, reserved, payload);
-    }
-
     /// Counts a refusal, to be reported in the stream before the next record that fits. A full ring
     /// needs to be read: the consumer may be owed a wake.
     #[inline]
@@ -214,11 +199,7 @@ impl Writer {
         if self.room.account.is_replaced(ring) {
             return Owed::NOTHING; // what it would publish is the other producer's
         }
-        let size = if len > self.max_len {
-            refused_size(self.ranges.size, len, self.timestamp)
-        } else {
-            record_size(len + self.timestamp)
-        };
+        let size = wanted_size(len, self.timestamp, self.max_len, self.ranges.size);
         self.room.publish_at(ring, self.pos());
         self.room.account.refuse(ring, refusal, size);
         // The next reservation makes room, which reports the loss.
@@ -258,7 +239,7 @@ impl Writer {
 
     /// Returns the end of the last committed record (the BPF ring buffer's `producer_pos`).
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn pos(&self) -> u64 {
         self.room.pos()
     }
@@ -284,14 +265,14 @@ impl Writer {
 
     /// Payloads shorter than this get no timestamp, and are in the data area.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn plain_end(&self) -> usize {
         self.plain_end
     }
 
     /// Reservations shorter than this get no timestamp, are in the data area, and are not lent.
     #[must_use]
-    #[inline(always)]
+    #[inline]
     pub fn in_place_end(&self) -> usize {
         self.in_place_end
     }

@@ -84,7 +84,7 @@ impl Ranges {
 
     /// Publishes the end of the last range: after `data_head`, as the kernel does. A producer
     /// killed between the two leaves no range without a record.
-    pub(crate) fn publish(&self, ring: Ring<'_>) {
+    pub(crate) fn store_head(&self, ring: Ring<'_>) {
         ring.header.aux.head.store(self.pos, Ordering::Release);
     }
 }

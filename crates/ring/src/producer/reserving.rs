@@ -9,64 +9,34 @@ use perfring_abi::{
 };
 
 impl Writer {
-    /// From now on [`Writer::reserve`] returns reservations that are lent: their payloads are written elsewhere, and are to
+    /// From now on [`Writer::reserve_as`] returns reservations that are lent: their payloads are written elsewhere, and are to
     /// be copied to the ring before they end.
     pub fn lend_reservations(&mut self) {
         (self.in_place_end, self.elsewhere_from) = (0, 0);
     }
 
-    /// Reserves space for a record, or returns the reason for a refusal. Counts nothing: a caller
-    /// that gives up calls [`Writer::refuse`].
+    /// Reserves space for a record, or returns the reason for a refusal. Counts nothing: a caller that gives up calls
+    /// [`Writer::refuse`]. The payload is to be written `IN_PLACE`, where it may be lent; or to be copied into the ring.
     ///
     /// `now` is the current time of the timestamps' clock. The record of a timed ring gets that, or the timestamp of the
-    /// record before it, if that is later. Any other record needs none.
+    /// record before it, if that is later. Any other record needs none. `None` is for a caller that knows the payload to be shorter than [`Writer::plain_end`], or to be written
+    /// in place, than [`Writer::in_place_end`]: the caller's code contains nothing for timestamps and the AUX area then.
     ///
     /// # Errors
     /// See [`Refusal`].
     #[inline(always)]
-    pub fn reserve(
+    pub fn reserve_as<const IN_PLACE: bool>(
         &mut self,
         ring: Ring<'_>,
         kind: RecordType,
         len: usize,
-        now: u64,
+        now: Option<u64>,
     ) -> Result<Reserved, Refusal> {
-        if len < self.in_place_end {
-            return self.reserve_plain(ring, kind, len);
-        }
-        self.reserve_other::<true>(ring, kind, len, now)
-    }
-
-    /// Reserves space for a payload that the caller knows to be shorter than [`Writer::plain_end`], to be copied into the ring; or
-    /// shorter than [`Writer::in_place_end`], to be written there. The caller's code thus contains nothing for timestamps and the AUX
-    /// area.
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    #[inline(always)]
-    pub fn reserve_plain(
-        &mut self,
-        ring: Ring<'_>,
-        kind: RecordType,
-        len: usize,
-    ) -> Result<Reserved, Refusal> {
-        debug_assert!(len < self.plain_end);
-        let start = self.place::<0>(ring, kind, len, 0)?;
-        Ok(Reserved { site: Site { start, lead: 0 }, kind, len })
-    }
-
-    /// Reserves space for any payload: to be written `IN_PLACE`, where it may be lent; or to be copied into the ring.
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    #[inline(always)]
-    pub fn reserve_other<const IN_PLACE: bool>(
-        &mut self,
-        ring: Ring<'_>,
-        kind: RecordType,
-        len: usize,
-        now: u64,
-    ) -> Result<Reserved, Refusal> {
+        let Some(now) = now else {
+            debug_assert!(len < self.plain_end);
+            let start = self.place::<0>(ring, kind, len, 0)?;
+            return Ok(Reserved { site: Site { start, lead: 0 }, kind, len });
+        };
         const TIMESTAMP: usize = TIMESTAMP_LEN as usize;
         let from = if IN_PLACE { self.elsewhere_from } else { self.max_len + 1 };
         let site = if self.timestamp != 0 && len < from {

@@ -125,7 +125,7 @@ impl Room {
     fn evict_on(&mut self, header: &Header, data: &[AtomicU64], end: u64) -> bool {
         let ring = Ring::new(header, data);
         self.walk(ring, end);
-        self.tail.publish(ring);
+        self.tail.store(ring);
         fence(Ordering::Release); // E, pairs with F
         end - self.tail.pos < ring.data_size()
     }
@@ -137,7 +137,7 @@ impl Room {
             if self.tail.pos > self.account.totals.pos {
                 self.account.write(ring);
             }
-            self.tail.publish(ring);
+            self.tail.store(ring);
             if self.tail.poll_on(ring, self.head()).is_err() {
                 // All that was ever written is evicted, and that count is private: it is true at
                 // the end of what is committed, so that is published.
@@ -209,7 +209,7 @@ impl Room {
             self.account.write(ring);
         }
         if self.policy == Policy::Overwrite && full {
-            self.tail.publish(ring);
+            self.tail.store(ring);
         }
         // Totals and tail are published before anything before them is overwritten. A drop ring's
         // producer passes on the tail that it loaded (D), for observers that check it.

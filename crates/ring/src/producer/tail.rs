@@ -81,7 +81,7 @@ impl Tail {
             if end - tail > mask {
                 return false;
             }
-            self.publish(ring);
+            self.store(ring);
             fence(Ordering::Release); // E, pairs with F
         }
         true
@@ -162,8 +162,8 @@ impl Tail {
     }
 
     /// Publishes the tail; the caller overwrites what was before it only after its fence (E).
-    #[inline(always)]
-    pub(crate) fn publish(&mut self, ring: Ring<'_>) {
+    #[inline]
+    pub(crate) fn store(&mut self, ring: Ring<'_>) {
         // The fence orders it before the records that overwrite the old ones. Release: the mark at
         // or after it is published before it.
         ring.header.data_tail.store(self.pos, Ordering::Release); // E, pairs with F

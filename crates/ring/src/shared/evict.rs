@@ -70,7 +70,7 @@ impl KnownTail {
                 records: self.overwritten.records.wrapping_add(records),
                 bytes: self.overwritten.bytes.wrapping_add(bytes),
             };
-            self.publish(ring, (to, overwritten));
+            self.store(ring, (to, overwritten));
         }
         true
     }
@@ -116,7 +116,7 @@ impl KnownTail {
     }
 
     /// Publishes a new tail.
-    pub(crate) fn publish(&mut self, ring: Ring<'_>, (tail, overwritten): TailPosition) {
+    pub(crate) fn store(&mut self, ring: Ring<'_>, (tail, overwritten): TailPosition) {
         // The mark before the tail: after a death between the two, the older mark is present and
         // fits the tail.
         write_mark(ring, &mut self.seq_latch, tail, overwritten);

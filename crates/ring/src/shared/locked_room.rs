@@ -270,7 +270,7 @@ impl LockedRoom {
         let end = positions.end + markers + size;
         self.bring_totals(at, positions, tail.0, end)?;
         if self.policy == Policy::Overwrite && tail.0 != positions.tail {
-            self.tail.publish(at.ring, tail);
+            self.tail.store(at.ring, tail);
         }
         let start = positions.end + markers;
         if markers != 0 {

@@ -9,7 +9,7 @@ use crate::aux_area;
 use crate::counters::{Count, ProducerTotals};
 use crate::holder::{OwnerInfo, sign_off};
 use crate::record::BODY_LEN;
-use crate::reserve::{Refusal, Reserved, Site, fill, max_len};
+use crate::reserve::{Refusal, Reserved, Site, max_len};
 use crate::shared::allot::Allotted;
 use crate::shared::end::Committer;
 use crate::shared::locked_room::{LockedRoom, Unattached};
@@ -103,11 +103,14 @@ impl SharedWriter {
 
     /// Publishes a record that `fill` writes, entirely under the lock. Counts no refusal: see [`SharedWriter::refuse`].
     ///
-    /// Only for a ring without timestamps: in any other it refuses every record as too large; use
-    /// [`SharedWriter::publish_at`] there.
+    /// `now` is the current time of the timestamps' clock, read before: the record's timestamp is that, or the newest
+    /// timestamp there is, if that is later. A ring without timestamps ignores it. `None` is for a caller that knows the
+    /// payload to be shorter than [`SharedWriter::plain_end`]: the caller's code contains nothing for timestamps then. Any
+    /// longer one is refused as too large.
     ///
     /// # Errors
     /// See [`Refusal`].
+    #[expect(clippy::too_many_arguments, reason = "all of them are a record's")]
     #[inline(always)]
     pub fn publish<P: System>(
         &mut self,
@@ -115,43 +118,29 @@ impl SharedWriter {
         liveness: &P,
         kind: RecordType,
         len: usize,
+        now: Option<u64>,
         wake: Wake,
         fill: impl FnOnce(&Reserved),
     ) -> Result<Owed, Refusal> {
-        if len >= self.plain_end {
+        let Some(now) = now else {
+            if len >= self.plain_end {
+                return Err(Refusal::TooLarge { max: self.max_len });
+            }
+            let start = self.room.begin(&at, liveness, record_size(len))?;
+            fill(&Reserved { site: Site { start, lead: 0 }, kind, len });
+            return Ok(self.end_locked(&at, liveness, start, RecordWord::of(kind, len), wake));
+        };
+        if len > self.max_len {
             return Err(Refusal::TooLarge { max: self.max_len });
         }
-        let start = self.room.begin(&at, liveness, record_size(len))?;
-        fill(&Reserved { site: Site { start, lead: 0 }, kind, len });
-        Ok(self.publish_here(&at, liveness, start, RecordWord::of(kind, len), wake))
-    }
-
-    /// Like [`SharedWriter::publish`], at `now`: the current time of the timestamps' clock, read
-    /// before. The record's timestamp is that, or the newest timestamp there is, if that is later.
-    /// A ring without timestamps ignores it.
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    #[expect(clippy::too_many_arguments, reason = "all of them are a record's")]
-    #[inline]
-    pub fn publish_at<P: System>(
-        &mut self,
-        at: Shared<'_>,
-        liveness: &P,
-        kind: RecordType,
-        len: usize,
-        now: u64,
-        wake: Wake,
-        fill: impl FnOnce(&Reserved),
-    ) -> Result<Owed, Refusal> {
-        let reserved = self.begin_at(&at, liveness, kind, len, now)?;
+        let reserved = self.begin(&at, liveness, kind, len, now)?;
         fill(&reserved);
-        Ok(self.publish_here(&at, liveness, reserved.pos(), reserved.word(len), wake))
+        Ok(self.end_locked(&at, liveness, reserved.pos(), reserved.word(len), wake))
     }
 
     /// Commits the record at `start`: under the lock, which this releases.
     #[inline(always)]
-    fn publish_here<P: System>(
+    fn end_locked<P: System>(
         &mut self,
         at: &Shared<'_>,
         liveness: &P,
@@ -364,10 +353,5 @@ impl SharedWriter {
     #[inline]
     pub fn max_len(&self) -> usize {
         self.max_len.max(self.allotted.size as usize)
-    }
-
-    /// Copies a payload into its reservation, word by word. A mapping has a faster method.
-    pub fn fill(&self, at: Shared<'_>, reserved: &Reserved, payload: &[u8]) {
-        fill(at.ring, reserved, payload);
     }
 }

@@ -2,7 +2,7 @@
 //! its lock.
 
 use crate::record::write_lost;
-use crate::reserve::{Refusal, refused_size};
+use crate::reserve::{Refusal, wanted_size};
 use crate::shared::locked_room::{LockedRoom, Positions};
 use crate::shared::publish::SharedWriter;
 use crate::shared::running;
@@ -24,11 +24,7 @@ impl SharedWriter {
     /// fits. A full ring needs to be read: the consumer may be owed a wake. Takes no lock.
     #[inline]
     pub fn refuse(&mut self, at: Shared<'_>, refusal: Refusal, len: usize) -> Owed {
-        let size = if len > self.max_len {
-            refused_size(self.allotted.size, len, self.lead.len())
-        } else {
-            record_size(len + self.lead.len())
-        };
+        let size = wanted_size(len, self.lead.len(), self.max_len, self.allotted.size);
         self.room.figures.add_refused(at, refusal, size);
         // The next reservation makes room, which reports the loss.
         self.room.forget_limits();

@@ -18,7 +18,7 @@ impl SharedWriter {
     }
 
     /// Reserves space for a record, marked as open. Any number can be open at a time, and end in
-    /// any order. `now` is as in [`SharedWriter::publish_at`].
+    /// any order. `now` is as in [`SharedWriter::publish`].
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -31,63 +31,19 @@ impl SharedWriter {
         len: usize,
         now: u64,
     ) -> Result<Reserved, Refusal> {
-        self.reserve_from(self.elsewhere_from, at, liveness, kind, len, now)
-    }
-
-    /// Reserves space for a payload that is only copied into the ring. The reservation is never lent.
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    #[inline(always)]
-    pub fn reserve_to_fill<P: System>(
-        &mut self,
-        at: Shared<'_>,
-        liveness: &P,
-        kind: RecordType,
-        len: usize,
-        now: u64,
-    ) -> Result<Reserved, Refusal> {
-        self.reserve_from(self.max_len + 1, at, liveness, kind, len, now)
-    }
-
-    #[inline(always)]
-    fn reserve_from<P: System>(
-        &mut self,
-        elsewhere_from: usize,
-        at: Shared<'_>,
-        liveness: &P,
-        kind: RecordType,
-        len: usize,
-        now: u64,
-    ) -> Result<Reserved, Refusal> {
-        if len >= elsewhere_from {
+        if len >= self.elsewhere_from {
             let (header, data, slots) = (at.ring.header, at.ring.data, at.slots);
-            let lends = elsewhere_from == 0;
-            let site =
-                self.reserve_elsewhere(header, data, slots, liveness, kind, len, now, lends)?;
+            let site = self.reserve_elsewhere(header, data, slots, liveness, kind, len, now)?;
             return Ok(Reserved { site, kind, len });
         }
-        self.reserve_here(&at, liveness, kind, len, now)
-    }
-
-    /// Reserves space for a payload that is not too long for the data area.
-    #[inline(always)]
-    fn reserve_here<P: System>(
-        &mut self,
-        at: &Shared<'_>,
-        liveness: &P,
-        kind: RecordType,
-        len: usize,
-        now: u64,
-    ) -> Result<Reserved, Refusal> {
-        let reserved = self.begin_short(at, liveness, kind, len, now)?;
-        self.room.open(*at, reserved.pos(), reserved.size());
+        let reserved = self.begin(&at, liveness, kind, len, now)?;
+        self.room.open(at, reserved.pos(), reserved.size());
         Ok(reserved)
     }
 
     /// Reserves space for several records, in one reservation of `bytes`: a multiple of 8, headers,
     /// timestamps and padding included. All of them get one timestamp. `now` is as in
-    /// [`SharedWriter::publish_at`].
+    /// [`SharedWriter::publish`].
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -110,26 +66,10 @@ impl SharedWriter {
         Ok(BatchSpan { start, size, time, ..BatchSpan::default() })
     }
 
-    /// Takes the lock, finds room for a record, and writes its timestamp if it has one. Holds the
-    /// lock when it returns `Ok`.
+    /// Takes the lock, finds room for a record that is not too long for the data area, and writes its timestamp if it has
+    /// one. Holds the lock when it returns `Ok`.
     #[inline(always)]
-    pub(super) fn begin_at<P: System>(
-        &mut self,
-        at: &Shared<'_>,
-        liveness: &P,
-        kind: RecordType,
-        len: usize,
-        now: u64,
-    ) -> Result<Reserved, Refusal> {
-        if len > self.max_len {
-            return Err(Refusal::TooLarge { max: self.max_len });
-        }
-        self.begin_short(at, liveness, kind, len, now)
-    }
-
-    /// Like [`SharedWriter::begin_at`], for a payload that is not too long.
-    #[inline(always)]
-    fn begin_short<P: System>(
+    pub(super) fn begin<P: System>(
         &mut self,
         at: &Shared<'_>,
         liveness: &P,
@@ -160,18 +100,19 @@ impl SharedWriter {
         kind: RecordType,
         len: usize,
         now: u64,
-        lends: bool,
     ) -> Result<Site, Refusal> {
         let at = Shared::new(Ring::new(header, data), slots);
         let site = if len <= self.max_len {
-            self.reserve_here(&at, liveness, kind, len, now)?.site
+            let reserved = self.begin(&at, liveness, kind, len, now)?;
+            self.room.open(at, reserved.pos(), reserved.size());
+            reserved.site
         } else if range_size(len) > self.allotted.size {
             return Err(Refusal::TooLarge { max: self.max_len() });
         } else {
             let now = self.is_timed().then_some(now);
             self.allotted.reserve(at, liveness, &mut self.room, kind, len, now)?
         };
-        Ok(if lends { site.lent() } else { site })
+        Ok(if self.elsewhere_from == 0 { site.lent() } else { site })
     }
 
     /// Returns the next record of a batch, to be filled, if it fits.

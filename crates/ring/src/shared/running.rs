@@ -56,9 +56,9 @@ fn set_running(at: Shared<'_>, totals: &ProducerTotals) {
     // Relaxed throughout: the lock orders it.
     let line = &at.ring.header.shared;
     let mut words = [0; RUNNING];
-    totals.discarded.put(&mut words, running::DISCARDED_RECORDS);
-    totals.reclaimed.put(&mut words, running::RECLAIMED_RECORDS);
-    totals.reported.put(&mut words, running::REPORTED);
+    totals.discarded.store_in(&mut words, running::DISCARDED_RECORDS);
+    totals.reclaimed.store_in(&mut words, running::RECLAIMED_RECORDS);
+    totals.reported.store_in(&mut words, running::REPORTED);
     words[running::LOST_MARKERS] = totals.lost_markers;
     for (to, word) in line.running.iter().zip(words) {
         to.store(word, Ordering::Relaxed);
@@ -127,7 +127,7 @@ pub(crate) fn correct(at: Shared<'_>, written: u64, discarded: Count) {
 /// Counts losses that are reported by so many markers. Under the lock.
 pub(crate) fn add_reported(at: Shared<'_>, losses: Refused, markers: u64) {
     let mut more = [0; RUNNING];
-    losses.put(&mut more, running::REPORTED);
+    losses.store_in(&mut more, running::REPORTED);
     more[running::LOST_MARKERS] = markers;
     // No further: the words before those are added to without the lock.
     for (word, more) in at.ring.header.shared.running.iter().zip(more).skip(running::REPORTED) {

@@ -77,10 +77,10 @@ impl Losses {
     fn to_words(self, pos: u64) -> [u64; SLOT_LOSSES] {
         let mut words = [0; SLOT_LOSSES];
         words[l::POS] = pos;
-        self.discarded.put(&mut words, l::DISCARDED_RECORDS);
-        self.reclaimed.put(&mut words, l::RECLAIMED_RECORDS);
-        self.refused.put(&mut words, l::REFUSED);
-        self.reported.put(&mut words, l::REPORTED);
+        self.discarded.store_in(&mut words, l::DISCARDED_RECORDS);
+        self.reclaimed.store_in(&mut words, l::RECLAIMED_RECORDS);
+        self.refused.store_in(&mut words, l::REFUSED);
+        self.reported.store_in(&mut words, l::REPORTED);
         words
     }
 
@@ -276,7 +276,7 @@ fn set_base(slot: &Slot, written: Count, losses: &Losses) {
 }
 
 /// Returns what was refused in all slots since the ring was created.
-pub(crate) fn refused(slots: &[Slot]) -> Refused {
+pub(crate) fn sum_of_refused(slots: &[Slot]) -> Refused {
     // The newest figures, one of which may not be true yet.
     let newest = slots.iter().filter_map(|slot| seq_latch::find(&slot.losses));
     newest.fold(Refused::default(), |sum, whole| sum.plus(Losses::from_words(&whole.words).refused))

@@ -2,9 +2,8 @@
 //! that are overtaken in the middle.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
-use crate::heap::HeapRing;
+use crate::heap::{HeapRing, fill};
 use crate::observer::intact::RingCopy;
-use crate::reserve::fill;
 use crate::shared::cpu::{Sequence, close, section};
 use crate::shared::owner::recover;
 use crate::shared::publish::SharedWriter;
@@ -60,7 +59,7 @@ impl World {
 
     fn publish(&mut self, writer: &mut SharedWriter, len: usize) -> bool {
         let (at, wake) = (self.heap.shared(), Wake::Auto);
-        let done = writer.publish(at, &self.dead, KIND, len, wake, |_| {});
+        let done = writer.publish(at, &self.dead, KIND, len, None, wake, |_| {});
         if let Err(refusal) = done {
             let _ = writer.refuse(at, refusal, len);
         }
@@ -83,7 +82,7 @@ impl World {
     /// A producer is killed under the lock: the running totals are not known any more.
     fn dies_locked(&self, writer: &mut SharedWriter) {
         let (at, die) = (self.heap.shared(), |_: &Reserved| resume_unwind(Box::new(())));
-        let life = || writer.publish(at, &self.dead, KIND, 8, Wake::No, die);
+        let life = || writer.publish(at, &self.dead, KIND, 8, None, Wake::No, die);
         assert!(catch_unwind(AssertUnwindSafe(life)).is_err());
     }
 
@@ -256,7 +255,7 @@ fn an_advance_ends_although(move_head: fn(u64) -> u64) {
     let (mut one, mut other) = (join(0), join(1));
     let open = one.reserve(at, &dead, KIND, 8, 0).unwrap();
     for _ in 0..(1 << 15) {
-        let _ = other.publish(at, &dead, KIND, 8, Wake::Auto, |_| {}).unwrap();
+        let _ = other.publish(at, &dead, KIND, 8, None, Wake::Auto, |_| {}).unwrap();
     }
     let hostile = Arc::clone(&heap);
     steps::at_each(move |steps| {
@@ -307,7 +306,7 @@ impl Overtaken {
         };
         let (mut one, mut two, mut three) = (join(0), join(1), join(2));
         let first = one.reserve(at, &dead, KIND, 8, 0).unwrap();
-        let _ = two.publish(at, &dead, KIND, 8, Wake::No, |_| {}).unwrap();
+        let _ = two.publish(at, &dead, KIND, 8, None, Wake::No, |_| {}).unwrap();
         let open = two.reserve(at, &dead, KIND, 8, 0).unwrap();
         assert_eq!((first.pos(), open.pos()), (0, Self::OPEN));
         for _ in 0..4 {
@@ -321,7 +320,7 @@ impl Overtaken {
     fn overtake(mut by: SharedWriter, heap: &HeapRing, forged: RecordWord) {
         let (at, dead) = (heap.shared(), Dead::default());
         while at.producer_pos() < Self::SIZE {
-            let _ = by.publish(at, &dead, KIND, 8, Wake::No, |_| {}).unwrap();
+            let _ = by.publish(at, &dead, KIND, 8, None, Wake::No, |_| {}).unwrap();
         }
         publish_words(&mut by, heap, forged);
         assert_eq!(heap.ring().load(Self::SECOND), forged.raw());
@@ -347,7 +346,7 @@ impl Overtaken {
 fn publish_words(by: &mut SharedWriter, heap: &HeapRing, word: RecordWord) {
     let payload = [word.raw().to_le_bytes(); 2].concat();
     let write = |reserved: &Reserved| fill(heap.ring(), reserved, &payload);
-    let _ = by.publish(heap.shared(), &Dead::default(), KIND, 16, Wake::No, write).unwrap();
+    let _ = by.publish(heap.shared(), &Dead::default(), KIND, 16, None, Wake::No, write).unwrap();
 }
 
 #[test]

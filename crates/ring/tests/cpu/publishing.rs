@@ -153,7 +153,7 @@ impl World<'_> {
             }
         };
         let stays_full = len <= writer.max_len() && writer.is_full_still(at.ring(), len);
-        let publish = || writer.publish_at(at, &self.liveness, KIND, len, now, Wake::Auto, fill);
+        let publish = || writer.publish(at, &self.liveness, KIND, len, Some(now), Wake::Auto, fill);
         let done = catch_unwind(AssertUnwindSafe(publish));
         assert!(!stays_full || matches!(done, Ok(Err(Refusal::Full))), "full without the lock");
         let Ok(done) = done else {

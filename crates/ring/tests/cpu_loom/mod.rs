@@ -117,7 +117,7 @@ impl World {
             }
         };
         // Without a wake, whose fence orders more than a publish does.
-        let done = writer.publish(self.at(), &self.liveness, KIND, 16, Wake::No, fill);
+        let done = writer.publish(self.at(), &self.liveness, KIND, 16, None, Wake::No, fill);
         checked(writer, done.map(drop))
     }
 

@@ -6,7 +6,7 @@ use perfring_abi::atomic::Ordering;
 use perfring_abi::{Cause, Evict, LOST_SIZE, Lead, Policy, RecordType, Report, record_size};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    ConsumerTotals, CopyReader, Count, Fences, FrameWords, Lost, Next, Place, Reader, Refusal,
+    ConsumerTotals, CopyReader, Count, End, Fences, FrameWords, Lost, Next, Place, Reader, Refusal,
     Refused, Reserved, RingCopy, RingTotals, Saved, Start, Wake, Writer,
 };
 use std::collections::BTreeMap;
@@ -325,9 +325,9 @@ impl<'a> Model<'a> {
         writer.fill(ring, &reserved, &bytes);
         if committed == reserved.len() {
             let len = reserved.len();
-            writer.commit(ring, reserved, len);
+            let _ = writer.end(ring, reserved, len, End::Hold);
         } else {
-            writer.commit(ring, reserved, committed);
+            let _ = writer.end(ring, reserved, committed, End::Hold);
         }
         let kind = Kind::Data(kind_of(id), bytes[..committed].to_vec(), timestamp);
         self.push(self.size_of(committed), kind);

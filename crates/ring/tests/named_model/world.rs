@@ -5,8 +5,8 @@ use crate::model::told;
 use perfring_abi::{Cause, LOST_SIZE, RecordType, Report, record_size};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    Count, Fences, Lost, Next, OwnerInfo, Place, Refusal, Refused, RingTotals, SharedWriter, Start,
-    Wake, Writer, drop_dead,
+    Count, End, Fences, Lost, Next, OwnerInfo, Place, Refusal, Refused, RingTotals, SharedWriter,
+    Start, Wake, Writer, drop_dead,
 };
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -347,7 +347,7 @@ impl<'a> World<'a> {
                     let _ = writer.publish(ring, Wake::Auto);
                 } else {
                     writer.fill(ring, &reserved, bytes);
-                    let _ = writer.commit_and_publish(ring, reserved, len, Wake::Auto);
+                    let _ = writer.end(ring, reserved, len, End::Publish(Wake::Auto));
                 }
             }
             Real::Many(writer) => {

@@ -5,8 +5,8 @@ use perfring_abi::atomic::Ordering;
 use perfring_abi::{Evict, Policy, RecordType, Report};
 use perfring_ring::heap::HeapRing;
 use perfring_ring::{
-    CopyReader, Corrupt, Count, Fences, Next, OwnerInfo, Place, ReadError, Reader, Ring, RingCopy,
-    RingTotals, Start, Wake, WakeAt, Writer, full_fence,
+    CopyReader, Corrupt, Count, End, Fences, Next, OwnerInfo, Place, ReadError, Reader, Ring,
+    RingCopy, RingTotals, Start, Wake, WakeAt, Writer, full_fence,
 };
 use perfring_testkit::nasty::{bits, records, values};
 use perfring_testkit::words::{Word, others, positions};
@@ -195,7 +195,7 @@ impl Tally {
                 Ok(reserved) => {
                     writer.fill(ring, &reserved, &vec![7; len]);
                     let len = reserved.len();
-                    writer.commit(ring, reserved, len);
+                    let _ = writer.end(ring, reserved, len, End::Hold);
                 }
                 Err(refusal) => {
                     let _ = writer.tail_for(ring, len);

@@ -242,7 +242,7 @@ pub fn create(location: impl Into<Location>, options: &RingOptions) -> Result<()
     let make = |draft: Draft<'_>| {
         draft.allocate(layout.file_size())?;
         draft.write(&layout, clock)?;
-        draft.publish(&path, options.mode)
+        draft.name(&path, options.mode)
     };
     match Draft::unnamed(&location, &path).map(make) {
         // It could not be linked, or there is no such draft here.
@@ -342,7 +342,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Sets its mode and gives it its name.
-    fn publish(self, path: &Path, mode: u32) -> Result<(), CreateError> {
+    fn name(self, path: &Path, mode: u32) -> Result<(), CreateError> {
         self.file
             .set_permissions(Permissions::from_mode(mode))
             .map_err(failed(self.location, "setting its mode"))?;

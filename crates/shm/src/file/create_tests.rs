@@ -63,17 +63,17 @@ fn a_ring_in_the_making_has_no_name_and_a_death_leaves_nothing() {
     draft.write(&layout, None).unwrap();
     let names = || fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
     assert_eq!(names().count(), 0, "and it ends with its last descriptor");
-    draft.publish(&path, options.mode).unwrap();
+    draft.name(&path, options.mode).unwrap();
     assert!(names().eq([path.clone()]));
     let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o640);
     // Another one does not replace it.
     let draft = Draft::unnamed(&location, &path).unwrap();
-    assert!(matches!(draft.publish(&path, 0o600), Err(CreateError::Exists { .. })));
+    assert!(matches!(draft.name(&path, 0o600), Err(CreateError::Exists { .. })));
     // Nor does one with a name, of a file system that has no files without; and it leaves nothing.
     let draft = Draft::new(&location, &path, &layout).unwrap();
     assert_eq!(names().count(), 2);
-    assert!(matches!(draft.publish(&path, 0o600), Err(CreateError::Exists { .. })));
+    assert!(matches!(draft.name(&path, 0o600), Err(CreateError::Exists { .. })));
     assert_eq!(names().count(), 1);
 }
 
@@ -103,6 +103,6 @@ fn a_creation_with_a_temporary_name_removes_the_drafts_of_dead_processes() {
     assert!(slow.path.exists() && young.path.exists() && foreign.exists());
     // It can still become a ring.
     slow.allocate(layout().file_size()).unwrap();
-    slow.publish(&path, 0o600).unwrap();
+    slow.name(&path, 0o600).unwrap();
     assert!(path.exists());
 }

@@ -52,13 +52,13 @@ pub enum Removal {
 /// ```
 /// use perfring_shm::{AttachError, Idle, RingOptions, Trust, WriteWindow, create};
 /// # use perfring_abi::RecordType;
-/// # use perfring_shm::End;
+/// # use perfring_ring::{End, Wake};
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("ring");
 /// create(&path, &RingOptions::default())?;
 /// let mut writer = WriteWindow::attach(&path, Trust::Auto)?;
 /// assert!(matches!(Idle::hold(&path), Err(AttachError::Busy { .. })));
-/// # assert_eq!(writer.put(RecordType::BYTES, b"last words", End::Publish, |_| 0), Ok(()));
+/// # assert_eq!(writer.put(RecordType::BYTES, b"last words", End::Publish(Wake::Auto), |_| 0), Ok(()));
 /// drop(writer);
 ///
 /// let idle = Idle::hold(&path)?;

@@ -98,9 +98,6 @@ impl BatchReservation<'_> {
     pub fn left(&self) -> usize {
         self.span.left() as usize
     }
-
-    /// Publishes the batch.
-    pub fn publish(self) {}
 }
 
 impl Drop for BatchReservation<'_> {

@@ -5,8 +5,7 @@ use crate::map::reservation::{SharedSpace, Space};
 use crate::map::shared_window::SharedWindow;
 use crate::sys::fork;
 use crate::sys::rseq::{Held, SequenceRing};
-use perfring_abi::RecordType;
-use perfring_ring::{Refusal, Reserved};
+use perfring_ring::Reserved;
 use std::ptr::NonNull;
 
 /// The bit of its [`HandlerMutex`].
@@ -77,67 +76,13 @@ unsafe impl Space for CpuSpace<'_> {
     }
 
     fn end(&mut self, reserved: Reserved, len: usize) {
-        self.slow.end_reservation(|slow| slow.commit_loose(reserved, len));
+        self.slow.end_reservation(|slow| SharedSpace(&slow.pair).end(reserved, len));
     }
 
     fn discard(&mut self, reserved: Reserved) {
-        self.slow.end_reservation(|slow| slow.discard_loose(reserved));
+        self.slow.end_reservation(|slow| SharedSpace(&slow.pair).discard(reserved));
     }
 }
 
 /// A producer of the shared ring, for one thread.
 pub(super) type Locked<'a> = HandlerGuard<'a, SharedWindow, WINDOW>;
-
-impl SharedWindow {
-    /// See [`SharedWriter::open_for_sequences`](perfring_ring::SharedWriter::open_for_sequences).
-    pub(super) fn open_for_sequences(&self, len: usize) -> Result<(), Refusal> {
-        let pair = &self.pair;
-        pair.writer.borrow_mut().open_for_sequences(pair.at(), &pair.liveness, len)
-    }
-
-    /// See [`SharedWriter::is_full_still`](perfring_ring::SharedWriter::is_full_still).
-    pub(super) fn is_full_still(&self, len: usize) -> bool {
-        self.pair.writer.borrow().is_full_still(self.pair.at().ring(), len)
-    }
-
-    /// Returns whether the last refusal was none, as the ring was found open to sequences.
-    pub(super) fn found_open(&self) -> bool {
-        self.pair.writer.borrow_mut().found_open()
-    }
-
-    /// See [`SharedWriter::set_writer`](perfring_ring::SharedWriter::set_writer).
-    pub(super) fn set_writer(&self, writer: u64) {
-        self.pair.writer.borrow_mut().set_writer(writer);
-    }
-
-    /// Reserves space, and returns it with the address of its bytes. To be ended by
-    /// [`SharedWindow::commit_loose`] or [`SharedWindow::discard_loose`]. Does not wait for the lock.
-    pub(super) fn reserve_loose(
-        &self,
-        kind: RecordType,
-        len: usize,
-        now: u64,
-    ) -> Result<(Reserved, NonNull<[u8]>), Refusal> {
-        let reserved = self.claim(kind, len, &|| now)?.of(kind, len);
-        // SAFETY: reserved for this producer just now.
-        unsafe { self.pair.map.zero_last_word(reserved.site(), len) };
-        let bytes = self.pair.map.open_bytes(reserved.site(), len);
-        Ok((reserved, bytes))
-    }
-
-    /// Commits a reservation of [`SharedWindow::reserve_loose`].
-    pub(super) fn commit_loose(&self, reserved: Reserved, len: usize) {
-        SharedSpace(&self.pair).end(reserved, len);
-    }
-
-    /// Discards a reservation of [`SharedWindow::reserve_loose`].
-    pub(super) fn discard_loose(&self, reserved: Reserved) {
-        SharedSpace(&self.pair).discard(reserved);
-    }
-
-    /// Counts refusals that were not counted when they happened: another thread of this process was in the way.
-    pub(super) fn refuse_many(&self, records: u64, bytes: u64, slot: u32) {
-        let at = self.pair.at();
-        self.pair.writer.borrow_mut().refuse_many(at, Refusal::Contended { slot }, records, bytes);
-    }
-}

@@ -235,13 +235,15 @@ impl CpuWindow {
         now: u64,
     ) -> Result<bool, NotHere> {
         let (slow, len, held) = (self.enter()?, payload.len(), &self.slow.place.held);
-        if slow.is_full_still(len) {
+        let (at, liveness) = (slow.pair.at(), &slow.pair.liveness);
+        if slow.pair.writer.borrow().is_full_still(at.ring(), len) {
             return Err(NotHere::Refused(Refusal::Full));
         }
         self.keep_time(&slow, now);
         self.close(thread)?;
         if len <= LONGEST && held.is_alone() {
-            match slow.open_for_sequences(len) {
+            let opened = slow.pair.writer.borrow_mut().open_for_sequences(at, liveness, len);
+            match opened {
                 Ok(()) => {
                     held.set_report(false);
                     return Ok(true);
@@ -252,7 +254,7 @@ impl CpuWindow {
         }
         match slow.put(kind, payload, || now) {
             Ok(()) => Ok(false),
-            Err(_) if slow.found_open() => Ok(true),
+            Err(_) if slow.pair.writer.borrow_mut().found_open() => Ok(true),
             Err(refusal) => Err(NotHere::Refused(refusal)),
         }
     }
@@ -277,13 +279,20 @@ impl CpuWindow {
             self.keep_time(&slow, now);
             let held = &self.slow.place.held;
             held.hold();
-            let reserved = self.close(from.thread).map(|()| slow.reserve_loose(kind, len, now));
-            if let Ok(Ok((reserved, bytes))) = reserved {
+            let claim = self.close(from.thread).map(|()| slow.claim(kind, len, &|| now));
+            if let Ok(Ok(claim)) = claim {
+                let reserved = claim.of(kind, len);
+                let map = &slow.pair.map;
+                // SAFETY: reserved for this producer just now.
+                unsafe { map.zero_last_word(reserved.site(), len) };
+                let bytes = map.open_bytes(reserved.site(), len);
                 return Ok(Reservation { space: CpuSpace { slow: &self.slow, bytes }, reserved });
             }
             held.let_go();
-            match reserved? {
-                Err(refusal) if !slow.found_open() => return Err(NotHere::Refused(refusal)),
+            match claim? {
+                Err(refusal) if !slow.pair.writer.borrow_mut().found_open() => {
+                    return Err(NotHere::Refused(refusal));
+                }
                 _ => {}
             }
         }
@@ -407,12 +416,16 @@ impl CpuWindow {
     fn enter(&self) -> Result<Locked<'_>, NotHere> {
         let slow = self.slow.lock_unless_interrupted().ok_or(NotHere::Interrupted)?;
         if self.lead == Lead::SampleId {
-            slow.set_writer(thread_id::writer());
+            slow.pair.writer.borrow_mut().set_writer(thread_id::writer());
         }
         let [records, bytes] = &self.uncounted;
         if records.load(Ordering::Relaxed) != 0 {
-            let count = records.swap(0, Ordering::Relaxed);
-            slow.refuse_many(count, bytes.swap(0, Ordering::Relaxed), self.slot);
+            // Another thread of this process was in the way.
+            let refusal = Refusal::Contended { slot: self.slot };
+            let (records, bytes) =
+                (records.swap(0, Ordering::Relaxed), bytes.swap(0, Ordering::Relaxed));
+            let at = slow.pair.at();
+            slow.pair.writer.borrow_mut().refuse_many(at, refusal, records, bytes);
         }
         Ok(slow)
     }

@@ -1,9 +1,9 @@
 //! A reservation: the space of one record, whatever the kind of ring, and who ends it.
 
 use crate::map::shared_pair::SharedPair;
-use crate::map::write_window::{End, WriteWindow};
+use crate::map::write_window::WriteWindow;
 use perfring_abi::RecordType;
-use perfring_ring::{Refusal, Reserved, Wake};
+use perfring_ring::{Claim, End, Refusal, Reserved, Wake};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -167,56 +167,56 @@ unsafe impl Space for ExclusiveSpace<'_> {
 }
 
 impl WriteWindow {
-    /// Reserves space for one record, in place. A refusal is not counted. `now` is as in [`WriteWindow::put`].
+    /// Reserves space for one record, in place. A refusal is not counted. `now` is as in [`WriteWindow::put`]. `wait` is asked after
+    /// the first refusal, and returns what waits after each one, until that returns an error.
     ///
     /// # Errors
-    /// What `refused` makes of a refusal.
+    /// What `wait` returns, or the waiting.
     #[inline(always)]
-    pub fn reserve<P: for<'b> Reserves<Space<'b> = ExclusiveSpace<'b>>, E>(
-        &mut self,
-        kind: RecordType,
-        len: usize,
-        end: End,
-        now: impl FnOnce(&mut Self) -> u64,
-        refused: impl FnOnce(&mut Self, Refusal) -> E,
-    ) -> Result<Reservation<'_, P>, E> {
-        match self.reserve_bytes(kind, len, now) {
-            Ok(reserved) => Ok(self.open(reserved, end)),
-            Err(refusal) => Err(refused(self, refusal)),
-        }
-    }
-
-    /// Reserves space for one record, in place, and attempts it again until `wait` returns an error.
-    ///
-    /// # Errors
-    /// What `wait` returns.
-    #[inline(always)]
-    pub fn reserve_when<P: for<'b> Reserves<Space<'b> = ExclusiveSpace<'b>>, E>(
+    pub fn reserve<P, W, E>(
         &mut self,
         kind: RecordType,
         len: usize,
         end: End,
         mut now: impl FnMut(&mut Self) -> u64,
-        mut wait: impl FnMut(&mut Self, Refusal) -> Result<(), E>,
-    ) -> Result<Reservation<'_, P>, E> {
-        loop {
-            // Here and not in `wait`: the compiler then knows the reservation where it is used.
-            match self.reserve_bytes(kind, len, &mut now) {
-                Ok(reserved) => return Ok(self.open(reserved, end)),
-                Err(refusal) => wait(self, refusal)?,
+        wait: impl FnOnce(&mut Self, Refusal) -> Result<W, E>,
+    ) -> Result<Reservation<'_, P>, E>
+    where
+        P: for<'b> Reserves<Space<'b> = ExclusiveSpace<'b>>,
+        W: FnMut(&mut Self, Refusal) -> Result<(), E>,
+    {
+        let claim = match self.claim(kind, len, &mut now) {
+            Ok(claim) => claim,
+            Err(refusal) => {
+                let wait = wait(self, refusal)?;
+                self.claim_after(refusal, kind, len, now, wait)?
             }
-        }
+        };
+        // In one place: the compiler then knows the length where it is used.
+        let reserved = claim.of(kind, len);
+        // SAFETY: this mapping's writer just made the reservation.
+        unsafe { self.map.zero_last_word(reserved.site(), len) };
+        Ok(Reservation { space: ExclusiveSpace { window: self, end }, reserved })
     }
 
-    #[inline(always)]
-    fn open<P: for<'b> Reserves<Space<'b> = ExclusiveSpace<'b>>>(
+    /// Continues after a refusal of the first attempt, which is where the caller is.
+    #[cold]
+    #[inline(never)]
+    fn claim_after<E>(
         &mut self,
-        reserved: Reserved,
-        end: End,
-    ) -> Reservation<'_, P> {
-        // SAFETY: `reserve_bytes` just made the reservation, by this mapping's writer.
-        unsafe { self.map.zero_last_word(reserved.site(), reserved.len()) };
-        Reservation { space: ExclusiveSpace { window: self, end }, reserved }
+        mut refusal: Refusal,
+        kind: RecordType,
+        len: usize,
+        mut now: impl FnMut(&mut Self) -> u64,
+        mut wait: impl FnMut(&mut Self, Refusal) -> Result<(), E>,
+    ) -> Result<Claim, E> {
+        loop {
+            wait(self, refusal)?;
+            match self.claim(kind, len, &mut now) {
+                Ok(claim) => return Ok(claim),
+                Err(again) => refusal = again,
+            }
+        }
     }
 }
 

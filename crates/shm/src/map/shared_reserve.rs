@@ -29,7 +29,7 @@ impl SharedWindow {
     {
         let claim = match self.claim(kind, len, &now) {
             Ok(claim) => claim,
-            Err(refusal) => self.reserve_after(refusal, kind, len, &now, wait())?,
+            Err(refusal) => self.claim_after(refusal, kind, len, &now, wait())?,
         };
         // In one place: the compiler then knows the length where it is used.
         let (space, reserved) = (SharedSpace(&self.pair), claim.of(kind, len));
@@ -57,7 +57,7 @@ impl SharedWindow {
     /// Continues after a refusal of the first attempt, which is where the caller is.
     #[cold]
     #[inline(never)]
-    fn reserve_after(
+    fn claim_after(
         &self,
         mut refusal: Refusal,
         kind: RecordType,

@@ -194,7 +194,7 @@ impl SharedWindow {
         }
         let at = pair.at();
         let mut writer = pair.writer.borrow_mut();
-        let owed = writer.publish(at, &pair.liveness, kind, len, Wake::Auto, |reserved| {
+        let owed = writer.publish(at, &pair.liveness, kind, len, None, Wake::Auto, |reserved| {
             // SAFETY: the algorithm has just reserved the space for this producer, under the ring's
             // lock; it is as long as the payload.
             unsafe { pair.map.fill_open(reserved.site(), payload) };
@@ -209,8 +209,10 @@ impl SharedWindow {
     fn put_long(&self, kind: RecordType, payload: &[u8], now: u64) -> Result<(), Refusal> {
         let (pair, len) = (&self.pair, payload.len());
         let mut writer = pair.writer.borrow_mut();
-        let reserved = writer.reserve_to_fill(pair.at(), &pair.liveness, kind, len, now)?;
+        let reserved = writer.reserve(pair.at(), &pair.liveness, kind, len, now)?;
         drop(writer);
+        // It is copied at once: never lent.
+        let reserved = reserved.settled();
         // SAFETY: reserved for this producer just now, of the payload's length, and there is no slice of it.
         unsafe { pair.map.fill_open(reserved.site(), payload) };
         SharedSpace(pair).end(reserved, len);
@@ -225,12 +227,12 @@ impl SharedWindow {
             return self.put_long(kind, payload, now);
         }
         let mut writer = pair.writer.borrow_mut();
-        let owed = writer.publish_at(
+        let owed = writer.publish(
             pair.at(),
             &pair.liveness,
             kind,
             len,
-            now,
+            Some(now),
             Wake::Auto,
             |reserved| {
                 // SAFETY: as in `put`.

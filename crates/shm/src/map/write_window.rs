@@ -20,20 +20,13 @@ use crate::sys::exit::Signed;
 use crate::sys::futex;
 use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Producers, RecordType};
-use perfring_ring::{Count, ProducerTotals, Reading, Refusal, Reserved, Wake, Writer, sign_off};
+use perfring_ring::{
+    Claim, Count, End, ProducerTotals, Reading, Refusal, Reserved, Wake, Writer, sign_off,
+};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
-
-/// What the end of a record does with `data_head`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Publishes the record, and all that was held back.
-    Publish,
-    /// Holds the record back until the next publish.
-    Hold,
-}
 
 /// This process is a forked child of the one that attached.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
@@ -157,12 +150,13 @@ impl WriteWindow {
         // other.
         let len = payload.len();
         if len < self.writer.plain_end() {
-            let reserved = self.writer.reserve_plain(self.attached.map.ring(), kind, len)?;
+            let reserved =
+                self.writer.reserve_as::<false>(self.attached.map.ring(), kind, len, None)?;
             self.fill(reserved, payload, end);
         } else {
             let now = now(self);
             let reserved =
-                self.writer.reserve_other::<false>(self.attached.map.ring(), kind, len, now)?;
+                self.writer.reserve_as::<false>(self.attached.map.ring(), kind, len, Some(now))?;
             self.fill(reserved, payload, end);
         }
         Ok(())
@@ -170,26 +164,21 @@ impl WriteWindow {
 
     /// Reserves space whose last word is still to be zeroed.
     #[inline(always)]
-    pub(super) fn reserve_bytes(
+    pub(super) fn claim(
         &mut self,
         kind: RecordType,
         len: usize,
         now: impl FnOnce(&mut Self) -> u64,
-    ) -> Result<Reserved, Refusal> {
+    ) -> Result<Claim, Refusal> {
         if self.forked() {
             return Err(Refusal::Forked);
         }
-        // The result is built in one place, so that what the caller's compiler knows of the length is
-        // not lost where its branches join.
-        let claim = if len < self.writer.in_place_end() {
-            self.writer.reserve_plain(self.attached.map.ring(), kind, len)?.into_claim()
+        Ok(if len < self.writer.in_place_end() {
+            self.writer.reserve_as::<true>(self.attached.map.ring(), kind, len, None)?.into_claim()
         } else {
-            let now = now(self);
-            self.writer
-                .reserve_other::<true>(self.attached.map.ring(), kind, len, now)?
-                .into_claim()
-        };
-        Ok(claim.of(kind, len))
+            let now = Some(now(self));
+            self.writer.reserve_as::<true>(self.attached.map.ring(), kind, len, now)?.into_claim()
+        })
     }
 
     #[inline(always)]
@@ -202,14 +191,9 @@ impl WriteWindow {
 
     #[inline(always)]
     pub(super) fn end(&mut self, reserved: Reserved, len: usize, end: End) {
-        match end {
-            End::Publish => {
-                let ring = self.attached.map.ring();
-                let owed = self.writer.commit_and_publish(ring, reserved, len, Wake::Auto);
-                futex::wake_if(owed, ring.wait_word());
-            }
-            End::Hold => self.writer.commit(self.attached.map.ring(), reserved, len),
-        }
+        let ring = self.attached.map.ring();
+        let owed = self.writer.end(ring, reserved, len, end);
+        futex::wake_if(owed, ring.wait_word());
     }
 
     /// To be called before records are held back: see [`Writer::begin_batch`].
