@@ -197,7 +197,7 @@ pub struct Held {
 /// Creates the map and the rings of all processors, and leaves the rings to the receiver: they
 /// exist from the beginning, also where there is no reader before the end.
 pub(super) fn create(path: &Path, data_size: u64) -> Result<Held> {
-    let map = create_map(MAP_TYPE_PERF_EVENT_ARRAY, [4, 4], processors())?;
+    let map = create_map(MAP_TYPE_PERF_EVENT_ARRAY, [4, 4], processors(), 0)?;
     let mut rings = Vec::new();
     for processor in 0..processors() {
         match Ring::open(processor, data_size) {
