@@ -1,8 +1,8 @@
 //! Maps in overwrite mode: the kernel's own, so only where the kernel is Linux 6.19 or younger. `tools/guest` runs these in a
 //! machine that has such a kernel.
 //!
-//! Seen red: with the cursor moved to the newest record after a loss, with the check after each copy left out, and with the
-//! loss counted from the last poll.
+//! Seen red: with the check after each copy left out, with the cursor moved to the newest record after a loss, and with a
+//! loss that is short by one word.
 
 mod traces;
 

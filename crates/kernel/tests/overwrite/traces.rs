@@ -128,6 +128,8 @@ struct Pairs {
     answers: BpfRing,
     /// What a reader is to find, from the oldest on.
     submitted: VecDeque<Submitted>,
+    /// The position of the oldest record.
+    oldest: u64,
 }
 
 impl Pairs {
@@ -138,7 +140,7 @@ impl Pairs {
         let program = Program::load(&code(number(map.as_fd()), number(answers.as_fd()))).unwrap();
         let place = BpfPlace::Id(map_id(answers.as_fd()).unwrap());
         let answers = BpfRing::open(&BpfOptions::of(place)).unwrap();
-        Some(Pairs { map, program, answers, submitted: VecDeque::new() })
+        Some(Pairs { map, program, answers, submitted: VecDeque::new(), oldest: 0 })
     }
 
     fn open(&self) -> BpfRing {
@@ -184,6 +186,7 @@ impl Pairs {
                     }
                 }
                 Some((Item::Lost(gone), _)) => {
+                    assert_eq!(gone.pos + gone.bytes, self.oldest, "no more is lost than is gone");
                     lost += gone.bytes;
                     self.submitted.retain(|record| record.pos >= gone.pos + gone.bytes);
                 }
@@ -200,7 +203,7 @@ fn write_and_read_rows(name: &str, flags: u32) {
     };
     let mut ring = pairs.open();
     let mut rng = Rng::from_env();
-    let (mut head, mut oldest, mut consumed) = (0, 0, 0);
+    let (mut head, mut consumed) = (0, 0);
     let (mut granted, mut refused, mut lost) = (0u64, 0u64, 0u64);
     let mut trace = String::new();
     for op in 0..ROWS {
@@ -243,8 +246,8 @@ fn write_and_read_rows(name: &str, flags: u32) {
             head += (len + 8).next_multiple_of(8);
         }
         assert_eq!(head, producer, "row {op} from {begin}");
-        assert!(overwrite >= oldest && head - overwrite < SIZE || flags == 0, "row {op}");
-        oldest = overwrite;
+        assert!(overwrite >= pairs.oldest && head - overwrite < SIZE || flags == 0, "row {op}");
+        pairs.oldest = overwrite;
         let ends = |record: Option<(u64, bool)>| match record {
             Some((_, true)) => "discard",
             Some(_) => "commit",

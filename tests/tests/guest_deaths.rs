@@ -1,0 +1,189 @@
+//! Guests of qemu's that die at a random moment, and what the host reads of their rings then.
+//!
+//! `tools/guest test` builds what a guest starts from, and runs these. Seen red: with a record's header written after its
+//! position was published, and with the ring on the same device without DAX.
+
+use perfring_abi::{HeaderPage, Layout};
+use perfring_consumer::{Item, Observer, Snapshot, Start, files::recover};
+use perfring_testkit::rng::Rng;
+use perfring_testkit::wait::Watchdog;
+use perfring_tests::ring_dir;
+use perfring_tests::shared::{Driven, balance, reporter};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PRODUCERS: u64 = 3;
+/// Bytes of the persistent memory.
+const PMEM: u64 = 32 << 20;
+
+/// A guest with a file of the host's as its persistent memory. It dies with this.
+struct Guest(Driven);
+
+impl Guest {
+    /// Starts one, which runs this command with `/mnt` on the memory.
+    fn start(machine: &str, memory: &Path, command: &str) -> Self {
+        let backend = format!(
+            "memory-backend-file,id=pmem,share=on,mem-path={},size={PMEM}",
+            memory.display()
+        );
+        let mut words = machine.split_whitespace();
+        let mut qemu = Command::new(words.next().unwrap());
+        qemu.args(words).args(["-serial", "stdio", "-object", &backend]);
+        qemu.args(["-device", "virtio-pmem-pci,memdev=pmem", "-append"]);
+        qemu.arg(format!("console=ttyS0 quiet panic=-1 \"run={command}\""));
+        Guest(Driven::spawn(&mut qemu))
+    }
+
+    /// Waits for a line of its console.
+    fn await_line(&mut self, wanted: &str) {
+        let mut said = Vec::new();
+        loop {
+            let line = self.0.line();
+            if line == wanted {
+                return;
+            }
+            assert!(said.len() < 1000 && !self.is_over(), "no {wanted}: {said:#?}");
+            said.push(line);
+        }
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.0.child.try_wait().unwrap().is_some()
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.0.child.kill();
+        let _ = self.0.child.wait();
+    }
+}
+
+/// Returns the offset and the shape of the only ring in an image.
+fn find(image: &Path) -> (u64, Layout) {
+    let file = File::open(image).unwrap();
+    let mut page = [0; HeaderPage::LEN];
+    let mut found = (0..PMEM / 4096).filter_map(|nth| {
+        file.read_exact_at(&mut page, nth * 4096).unwrap();
+        let layout = Layout::check(&HeaderPage::from_bytes(&page).unwrap(), PMEM - nth * 4096);
+        Some((nth * 4096, layout.ok()?))
+    });
+    let ring = found.next().expect("a ring in the image");
+    assert!(found.next().is_none(), "another one");
+    ring
+}
+
+/// What producers' records were, in the order of the ring.
+#[derive(Debug, Default)]
+struct Seen {
+    next: BTreeMap<u64, u64>,
+    records: u64,
+}
+
+impl Seen {
+    /// Takes a record: every byte of it, and nothing of its producer's between it and the last one.
+    fn take(&mut self, bytes: &[u8], with_gaps: bool) {
+        let (who, seq) = reporter(bytes);
+        assert!(who < PRODUCERS);
+        let next = self.next.entry(who).or_insert(seq);
+        assert!(seq == *next || with_gaps && seq > *next, "{seq} of {who} instead of {next}");
+        *next = seq + 1;
+        self.records += 1;
+    }
+}
+
+#[test]
+#[ignore = "boots guests: tools/guest test"]
+fn rings_on_persistent_memory_survive_guests_that_die_at_random_moments() {
+    let guests: u64 = std::env::var("PERFRING_GUESTS").unwrap().parse().unwrap();
+    let machine = std::env::var("PERFRING_GUEST_MACHINE").unwrap();
+    let dir = ring_dir();
+    let mut rng = Rng::from_env();
+    let template = dir.path().join("template");
+    File::create(&template).unwrap().set_len(PMEM).unwrap();
+    let made = Command::new("mkfs.ext4").args(["-q", "-b", "4096"]).arg(&template).status();
+    assert!(made.unwrap().success());
+    let (mut records, mut written, mut read, mut panics, mut files) = (0, 0, 0, 0, 0);
+    for nth in 0..guests {
+        let memory = dir.path().join(format!("memory{nth}"));
+        fs::copy(&template, &memory).unwrap();
+        let sync = rng.any().is_multiple_of(2);
+        let command = format!("survivor flood /mnt/ring {PRODUCERS} {}", u8::from(sync));
+        let mut guest = Guest::start(&machine, &memory, &command);
+        guest.await_line("PRODUCING");
+        let (offset, layout) = find(&memory);
+        let ring = PathBuf::from(format!("{}@{offset:#x}", memory.display()));
+
+        // The host reads along, until a random one of the first records.
+        let last = rng.below(20_000);
+        let mut observer = Observer::attach(&ring, Start::Oldest).unwrap();
+        let (mut seen, mut lost, dog) = (Seen::default(), 0, Watchdog::default());
+        while seen.records + lost <= last {
+            dog.check(format_args!("record {last} of guest {nth}"));
+            match observer.read().unwrap() {
+                Some(Item::Record(record)) => seen.take(record.bytes, lost > 0),
+                Some(Item::Lost(gone)) => lost += gone.records,
+                None => std::thread::yield_now(),
+            }
+        }
+        read += seen.records;
+        match rng.any().is_multiple_of(2) {
+            true => {
+                guest.0.send("c");
+                panics += 1;
+                // qemu ends when the guest wants to reboot.
+                let dog = Watchdog::default();
+                while !guest.is_over() {
+                    dog.pause("the end of a guest that has crashed");
+                }
+            }
+            false => guest.0.kill(),
+        }
+        drop((guest, observer));
+
+        // What is left, in place.
+        let snapshot = Snapshot::take(&ring).unwrap();
+        let mut seen = Seen::default();
+        for item in &snapshot {
+            if let Item::Record(record) = item.unwrap() {
+                seen.take(record.bytes, false);
+            }
+        }
+        let totals = snapshot.totals();
+        assert_eq!(seen.records, totals.present.records);
+        assert_eq!(totals.producer.written, totals.overwritten.plus(totals.present));
+        // And to the byte, in a copy, with the reservations that were open.
+        let copy = dir.path().join("copy");
+        let mut bytes = vec![0; layout.file_size() as usize];
+        File::open(&memory).unwrap().read_exact_at(&mut bytes, offset).unwrap();
+        fs::write(&copy, &bytes).unwrap();
+        recover(&copy).unwrap();
+        balance(&copy, true);
+        if sync {
+            files += 1;
+            of_file_system(&memory, &dir.path().join("file"), &bytes);
+        }
+        (records, written) = (records + seen.records, written + totals.producer.written.records);
+        fs::remove_file(&memory).unwrap();
+    }
+    println!(
+        "{guests} guests: {panics} crashed, {} were killed; {written} records written, {records} of them left and \
+         verified, {read} read while they lived; {files} rings also as files",
+        guests - panics
+    );
+    assert!(records > guests * 100);
+}
+
+/// The ring is also in the file system, whose journal is played first.
+fn of_file_system(memory: &Path, copy: &Path, bytes: &[u8]) {
+    let repaired = Command::new("e2fsck").arg("-p").arg(memory).output().unwrap();
+    // 1: the journal was played, or an error corrected.
+    assert!(matches!(repaired.status.code(), Some(0 | 1)), "{repaired:?}");
+    let request = format!("dump /ring {}", copy.display());
+    let dumped = Command::new("debugfs").args(["-R", &request]).arg(memory).output().unwrap();
+    assert!(dumped.status.success(), "{dumped:?}");
+    assert!(fs::read(copy).unwrap() == bytes, "the file differs from what is in memory");
+}
