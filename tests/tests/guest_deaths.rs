@@ -11,7 +11,9 @@ use perfring_tests::ring_dir;
 use perfring_tests::shared::{Driven, balance, reporter};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -24,16 +26,21 @@ struct Guest(Driven);
 
 impl Guest {
     /// Starts one, which runs this command with `/mnt` on the memory.
-    fn start(machine: &str, memory: &Path, command: &str) -> Self {
+    fn start(memory: &Path, command: &str) -> Self {
         let backend = format!(
             "memory-backend-file,id=pmem,share=on,mem-path={},size={PMEM}",
             memory.display()
         );
+        let device = ["-object", &backend, "-device", "virtio-pmem-pci,memdev=pmem"];
+        Self::start_with(&device, command)
+    }
+
+    fn start_with(devices: &[&str], command: &str) -> Self {
+        let machine = std::env::var("PERFRING_GUEST_MACHINE").unwrap();
         let mut words = machine.split_whitespace();
         let mut qemu = Command::new(words.next().unwrap());
-        qemu.args(words).args(["-serial", "stdio", "-object", &backend]);
-        qemu.args(["-device", "virtio-pmem-pci,memdev=pmem", "-append"]);
-        qemu.arg(format!("console=ttyS0 quiet panic=-1 \"run={command}\""));
+        qemu.args(words).args(["-serial", "stdio"]).args(devices);
+        qemu.arg("-append").arg(format!("console=ttyS0 quiet panic=-1 \"run={command}\""));
         Guest(Driven::spawn(&mut qemu))
     }
 
@@ -99,7 +106,6 @@ impl Seen {
 #[ignore = "boots guests: tools/guest test"]
 fn rings_on_persistent_memory_survive_guests_that_die_at_random_moments() {
     let guests: u64 = std::env::var("PERFRING_GUESTS").unwrap().parse().unwrap();
-    let machine = std::env::var("PERFRING_GUEST_MACHINE").unwrap();
     let dir = ring_dir();
     let mut rng = Rng::from_env();
     let template = dir.path().join("template");
@@ -112,7 +118,7 @@ fn rings_on_persistent_memory_survive_guests_that_die_at_random_moments() {
         fs::copy(&template, &memory).unwrap();
         let sync = rng.any().is_multiple_of(2);
         let command = format!("survivor flood /mnt/ring {PRODUCERS} {}", u8::from(sync));
-        let mut guest = Guest::start(&machine, &memory, &command);
+        let mut guest = Guest::start(&memory, &command);
         guest.await_line("PRODUCING");
         let (offset, layout) = find(&memory);
         let ring = PathBuf::from(format!("{}@{offset:#x}", memory.display()));
@@ -186,4 +192,48 @@ fn of_file_system(memory: &Path, copy: &Path, bytes: &[u8]) {
     let dumped = Command::new("debugfs").args(["-R", &request]).arg(memory).output().unwrap();
     assert!(dumped.status.success(), "{dumped:?}");
     assert!(fs::read(copy).unwrap() == bytes, "the file differs from what is in memory");
+}
+
+#[test]
+#[ignore = "boots a guest: tools/guest test"]
+fn a_ring_in_one_huge_page_is_whole_in_the_core_file_of_its_guest() {
+    let command = std::env::var("PERFRING_COMMAND").unwrap();
+    let dir = ring_dir();
+    let (core, monitor) = (dir.path().join("vmcore"), dir.path().join("monitor"));
+    let listens = format!("unix:{},server=on,wait=off", monitor.display());
+    let run = format!(
+        "mkdir /huge && mount -t tmpfs -o huge=always none /huge && survivor flood /huge/ring {PRODUCERS} 0"
+    );
+    let mut guest = Guest::start_with(&["-monitor", &listens], &run);
+    guest.await_line("PRODUCING");
+    // The monitor prompts at first, and again when the dump is there.
+    let mut monitor = UnixStream::connect(&monitor).unwrap();
+    writeln!(monitor, "dump-guest-memory {}", core.display()).unwrap();
+    let (dog, mut said, mut byte, mut prompts) = (Watchdog::default(), Vec::new(), [0], 0);
+    while prompts < 2 {
+        dog.check("the core file");
+        monitor.read_exact(&mut byte).unwrap();
+        said.push(byte[0]);
+        prompts += u32::from(said.ends_with(b"\n(qemu) "));
+    }
+    drop(guest);
+
+    let stat = Command::new(command).args(["stat", "--image"]).arg(&core).output().unwrap();
+    let figures = String::from_utf8(stat.stdout).unwrap();
+    assert!(figures.contains("of another boot"), "{figures} {:?}", stat.stderr);
+    let ring = figures.lines().next().unwrap();
+    let snapshot = Snapshot::take(ring).unwrap();
+    let mut seen = Seen::default();
+    for item in &snapshot {
+        if let Item::Record(record) = item.unwrap() {
+            seen.take(record.bytes, false);
+        }
+    }
+    let totals = snapshot.totals();
+    println!(
+        "{ring}: written {}, {} of them verified",
+        totals.producer.written.records, seen.records
+    );
+    assert_eq!(seen.records, totals.present.records);
+    assert_eq!(totals.producer.written, totals.overwritten.plus(totals.present));
 }

@@ -9,6 +9,7 @@
 //! | run the sidecar | [`sidecar`] |
 //! | watch rings in a browser | [`view`] |
 //! | read the file of a process that has died | [`at_night`] |
+//! | read a ring after its kernel has died, or from outside of a guest | [`after_kernel`] |
 //! | use Python and numpy | [`python`] |
 //! | tune memory: huge pages, locking, NUMA | [`memory`] |
 //! | know what holds beside a process that breaks the protocol, and when a borrow is sound | [`trust`] |
@@ -16,6 +17,9 @@
 //! | compare perfring with something else | [`why_not`] |
 //!
 //! The format of a ring is specified in `proto/ABI.md`, with a glossary; all figures are in `benches/RESULTS.md`.
+
+#[doc = include_str!("after_kernel.md")]
+pub mod after_kernel {}
 
 // Its examples need both; the page is shown without them, too.
 #[cfg_attr(

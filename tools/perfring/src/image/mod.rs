@@ -11,6 +11,7 @@ use crate::figures::boot;
 use crate::stop::Stop;
 use perfring_consumer::{Layout, Location, Snapshot};
 use perfring_export::Stream;
+use perfring_figures::accounts::Balance;
 use perfring_figures::owner::count;
 use scan::{Found, Scan};
 use std::ffi::OsString;
@@ -132,7 +133,11 @@ fn intact(ring: &Location) -> String {
     }
     let written = snapshot.totals().producer.written.records;
     let records = count(records, "item");
+    let adds_up = Balance::of(snapshot.layout().policy, snapshot.totals()).holds();
     match damage {
+        None if !adds_up => format!(
+            "its figures do not add up, {records} can be read: its pages do not follow each other here"
+        ),
         None => format!("written {written}, {records} can be read"),
         Some(error) => format!(
             "written {written}, {records} can be read before {error}: its pages do not follow each other here"

@@ -72,11 +72,15 @@ impl Scan {
             return;
         }
         let Ok(header) = HeaderPage::from_bytes(page) else { return };
+        let layout = Layout::check(&header, segment.offset + segment.len - offset);
+        // The magic is a word, which the texts of programs have, too.
+        if matches!(layout, Err(BadRing::Endian)) {
+            return;
+        }
         if self.found.len() == MOST {
             self.more += 1;
             return;
         }
-        let layout = Layout::check(&header, segment.offset + segment.len - offset);
         let holds = |found: &&Found| {
             found.layout.is_ok_and(|layout| offset < found.offset + layout.file_size())
         };
