@@ -6,26 +6,31 @@
 use perfring_abi::{HeaderPage, Layout};
 use perfring_consumer::{Item, Observer, Snapshot, Start, files::recover};
 use perfring_testkit::rng::Rng;
-use perfring_testkit::wait::Watchdog;
+use perfring_testkit::wait::{WATCHDOG, Watchdog};
 use perfring_tests::ring_dir;
-use perfring_tests::shared::{Driven, balance, reporter};
+use perfring_tests::shared::{balance, reporter};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
 const PRODUCERS: u64 = 3;
 /// Bytes of the persistent memory.
 const PMEM: u64 = 32 << 20;
 
-/// A guest with a file of the host's as its persistent memory. It dies with this.
-struct Guest(Driven);
+/// A guest. It dies with this.
+struct Guest {
+    child: Child,
+    console: ChildStdin,
+    lines: Receiver<String>,
+}
 
 impl Guest {
-    /// Starts one, which runs this command with `/mnt` on the memory.
+    /// Starts one with a file of the host's as its persistent memory, which runs this command with `/mnt` there.
     fn start(memory: &Path, command: &str) -> Self {
         let backend = format!(
             "memory-backend-file,id=pmem,share=on,mem-path={},size={PMEM}",
@@ -41,31 +46,48 @@ impl Guest {
         let mut qemu = Command::new(words.next().unwrap());
         qemu.args(words).args(["-serial", "stdio"]).args(devices);
         qemu.arg("-append").arg(format!("console=ttyS0 quiet panic=-1 \"run={command}\""));
-        Guest(Driven::spawn(&mut qemu))
+        let mut child = qemu.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (console, out) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            let lines = BufReader::new(out).split(b'\n').map_while(Result::ok);
+            lines
+                .map(|line| String::from_utf8_lossy(&line).trim().to_owned())
+                .all(|line| send.send(line).is_ok())
+        });
+        Guest { child, console, lines }
     }
 
-    /// Waits for a line of its console.
-    fn await_line(&mut self, wanted: &str) {
+    /// Waits for a line of its console. Returns whether it came: qemu may hang before its guest has started.
+    fn has_said(&mut self, wanted: &str) -> bool {
         let mut said = Vec::new();
         loop {
-            let line = self.0.line();
-            if line == wanted {
-                return;
+            match self.lines.recv_timeout(WATCHDOG) {
+                Ok(line) if line == wanted => return true,
+                Ok(line) => said.push(line),
+                Err(RecvTimeoutError::Disconnected) => panic!("no {wanted}: {said:#?}"),
+                Err(RecvTimeoutError::Timeout) => {
+                    assert!(said.iter().all(|line| line != "BEGIN"), "no {wanted}: {said:#?}");
+                    return false;
+                }
             }
-            assert!(said.len() < 1000 && !self.is_over(), "no {wanted}: {said:#?}");
-            said.push(line);
         }
     }
 
     fn is_over(&mut self) -> bool {
-        self.0.child.try_wait().unwrap().is_some()
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 }
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        let _ = self.0.child.kill();
-        let _ = self.0.child.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -112,14 +134,23 @@ fn rings_on_persistent_memory_survive_guests_that_die_at_random_moments() {
     File::create(&template).unwrap().set_len(PMEM).unwrap();
     let made = Command::new("mkfs.ext4").args(["-q", "-b", "4096"]).arg(&template).status();
     assert!(made.unwrap().success());
-    let (mut records, mut written, mut read, mut panics, mut files) = (0, 0, 0, 0, 0);
+    let (mut records, mut written, mut read) = (0, 0, 0);
+    let (mut panics, mut files, mut hung) = (0, 0, 0);
     for nth in 0..guests {
         let memory = dir.path().join(format!("memory{nth}"));
         fs::copy(&template, &memory).unwrap();
         let sync = rng.any().is_multiple_of(2);
-        let command = format!("survivor flood /mnt/ring {PRODUCERS} {}", u8::from(sync));
-        let mut guest = Guest::start(&memory, &command);
-        guest.await_line("PRODUCING");
+        let command = format!("survivor flood /mnt/ring {PRODUCERS} {} 0", u8::from(sync));
+        let mut guest = loop {
+            let mut guest = Guest::start(&memory, &command);
+            if guest.has_said("PRODUCING") {
+                break guest;
+            }
+            // None of our code has run in it.
+            hung += 1;
+            assert!(hung <= 1 + guests / 20, "{hung} guests have not started");
+            fs::copy(&template, &memory).unwrap();
+        };
         let (offset, layout) = find(&memory);
         let ring = PathBuf::from(format!("{}@{offset:#x}", memory.display()));
 
@@ -138,7 +169,7 @@ fn rings_on_persistent_memory_survive_guests_that_die_at_random_moments() {
         read += seen.records;
         match rng.any().is_multiple_of(2) {
             true => {
-                guest.0.send("c");
+                writeln!(guest.console, "c").unwrap();
                 panics += 1;
                 // qemu ends when the guest wants to reboot.
                 let dog = Watchdog::default();
@@ -146,7 +177,7 @@ fn rings_on_persistent_memory_survive_guests_that_die_at_random_moments() {
                     dog.pause("the end of a guest that has crashed");
                 }
             }
-            false => guest.0.kill(),
+            false => guest.kill(),
         }
         drop((guest, observer));
 
@@ -177,7 +208,7 @@ fn rings_on_persistent_memory_survive_guests_that_die_at_random_moments() {
     }
     println!(
         "{guests} guests: {panics} crashed, {} were killed; {written} records written, {records} of them left and \
-         verified, {read} read while they lived; {files} rings also as files",
+         verified, {read} read while they lived; {files} rings also as files; {hung} that did not start were started again",
         guests - panics
     );
     assert!(records > guests * 100);
@@ -202,10 +233,10 @@ fn a_ring_in_one_huge_page_is_whole_in_the_core_file_of_its_guest() {
     let (core, monitor) = (dir.path().join("vmcore"), dir.path().join("monitor"));
     let listens = format!("unix:{},server=on,wait=off", monitor.display());
     let run = format!(
-        "mkdir /huge && mount -t tmpfs -o huge=always none /huge && survivor flood /huge/ring {PRODUCERS} 0"
+        "mkdir /huge && mount -t tmpfs -o huge=always none /huge && survivor flood /huge/ring {PRODUCERS} 0 10000"
     );
     let mut guest = Guest::start_with(&["-monitor", &listens], &run);
-    guest.await_line("PRODUCING");
+    assert!(guest.has_said("PRODUCING"), "the guest has not started");
     // The monitor prompts at first, and again when the dump is there.
     let mut monitor = UnixStream::connect(&monitor).unwrap();
     writeln!(monitor, "dump-guest-memory {}", core.display()).unwrap();
@@ -234,6 +265,7 @@ fn a_ring_in_one_huge_page_is_whole_in_the_core_file_of_its_guest() {
         "{ring}: written {}, {} of them verified",
         totals.producer.written.records, seen.records
     );
+    assert!(seen.records > 500 && totals.producer.written.records >= 10_000);
     assert_eq!(seen.records, totals.present.records);
     assert_eq!(totals.producer.written, totals.overwritten.plus(totals.present));
 }

@@ -1,11 +1,14 @@
 //! Producers at full speed in a guest that is about to die.
 //!
-//! `survivor flood RING COUNT SYNC` makes a ring, starts so many producers, says `PRODUCING` and what the ring is, and crashes its
-//! kernel when a line comes. With `SYNC` 1, the file system knows all of the ring's blocks before the first record.
+//! `survivor flood RING COUNT SYNC AFTER` makes a ring, starts so many producers, says `PRODUCING` once `AFTER` records were
+//! written, and crashes its kernel when a line comes. With `SYNC` 1, the file system knows all of the ring's blocks before the
+//! first record.
 //! `survivor produce WHO RING` publishes until it dies.
 
+use perfring_consumer::Stat;
 use perfring_producer::{Options, Policy, SharedProducer};
 use perfring_testkit::rng::Rng;
+use perfring_testkit::wait::until;
 use perfring_tests::NUMBERED;
 use perfring_tests::shared::said;
 use std::fs::{self, File};
@@ -19,13 +22,15 @@ fn main() -> Outcome {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
-        ["flood", ring, count, sync] => flood(Path::new(ring), count.parse()?, sync == "1"),
+        ["flood", ring, count, sync, after] => {
+            flood(Path::new(ring), count.parse()?, sync == "1", after.parse()?)
+        }
         ["produce", who, ring] => produce(who.parse()?, ring),
         _ => Err(format!("unknown arguments: {args:?}").into()),
     }
 }
 
-fn flood(ring: &Path, count: u64, sync: bool) -> Outcome {
+fn flood(ring: &Path, count: u64, sync: bool, after: u64) -> Outcome {
     let options =
         Options { policy: Policy::Overwrite, size: 256 << 10, time: true, ..Options::many() };
     drop(SharedProducer::create(ring, &options)?);
@@ -41,6 +46,8 @@ fn flood(ring: &Path, count: u64, sync: bool) -> Outcome {
         let ring = ring.to_str().ok_or("a path in UTF-8")?;
         Command::new(std::env::current_exe()?).args(["produce", &who.to_string(), ring]).spawn()?;
     }
+    let written = || Some(Stat::read(ring).ok()?.totals?.producer.written.records);
+    until("the first records", || written() >= Some(after));
     println!("PRODUCING");
     io::stdin().read_line(&mut String::new())?;
     Ok(fs::write("/proc/sysrq-trigger", "c")?)
