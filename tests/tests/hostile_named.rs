@@ -22,7 +22,7 @@ const FIRST: u64 = 1_000_000;
 const KINDS: [(&str, Producers); 2] = [("one", Producers::One), ("many", Producers::Many)];
 
 /// Publishes by whatever producer the ring has.
-#[expect(clippy::large_enum_variant, reason = "a test has one")]
+#[allow(clippy::large_enum_variant, reason = "a test has one")]
 enum Either {
     One(Producer),
     Many(SharedProducer),

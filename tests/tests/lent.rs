@@ -244,7 +244,7 @@ fn payload(nth: usize, len: usize) -> Vec<u8> {
 }
 
 /// A producer of either kind.
-#[expect(clippy::large_enum_variant, reason = "a test has one")]
+#[allow(clippy::large_enum_variant, reason = "a test has one")]
 enum Any {
     One(Producer),
     Many(SharedProducer),

@@ -24,6 +24,7 @@ mod cpu_waits;
 mod ends_well;
 mod foreign_reader;
 mod golden_files;
+mod guest_deaths;
 mod hostile_files;
 mod hostile_live;
 mod hostile_named;

@@ -44,7 +44,7 @@ impl Map {
     pub fn create(data_size: u64) -> Result<Self> {
         let too_large = |_| BenchError::Usage(format!("data size {data_size}"));
         let entries = u32::try_from(data_size).map_err(too_large)?;
-        Self::mapped(create_map(MAP_TYPE_RINGBUF, [0, 0], entries)?, data_size)
+        Self::mapped(create_map(MAP_TYPE_RINGBUF, [0, 0], entries, 0)?, data_size)
     }
 
     /// Opens the map that another process has created.

@@ -25,6 +25,7 @@ struct CreateMap {
     key_size: u32,
     value_size: u32,
     max_entries: u32,
+    map_flags: u32,
 }
 
 #[repr(C)]
@@ -92,13 +93,14 @@ unsafe fn bpf_fd<T>(what: &'static str, command: c_long, attributes: &mut T) -> 
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Creates a map of any type, with entries of so many bytes.
+/// Creates a map of any type, with entries of so many bytes, and flags like `BPF_F_RB_OVERWRITE`.
 pub fn create_map(
     map_type: u32,
     [key_size, value_size]: [u32; 2],
     max_entries: u32,
+    map_flags: u32,
 ) -> Result<OwnedFd> {
-    let mut attributes = CreateMap { map_type, key_size, value_size, max_entries };
+    let mut attributes = CreateMap { map_type, key_size, value_size, max_entries, map_flags };
     // SAFETY: there are no addresses in them, and the command returns a descriptor.
     unsafe { bpf_fd("making a BPF map", MAP_CREATE, &mut attributes) }
 }

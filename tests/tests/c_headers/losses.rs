@@ -78,7 +78,7 @@ impl Found {
 }
 
 /// A producer of an exclusive or of a shared ring.
-#[expect(clippy::large_enum_variant, reason = "a test has one")]
+#[allow(clippy::large_enum_variant, reason = "a test has one")]
 enum Writer {
     One(Producer),
     Many(SharedProducer),

@@ -11,6 +11,7 @@ mod commands;
 mod events;
 mod failure;
 mod figures;
+mod image;
 mod left_out;
 mod output;
 mod records;

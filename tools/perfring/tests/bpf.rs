@@ -146,7 +146,7 @@ fn a_reader_that_is_killed_at_any_moment_loses_nothing() {
 #[test]
 fn records_of_a_map_stand_between_a_rings_in_time() {
     let Some(_) = Writer::new(4096) else { return };
-    let map = create_map(27, [0, 0], 1 << 16).unwrap();
+    let map = create_map(27, [0, 0], 1 << 16, 0).unwrap();
     let program = Program::load(&timed(number(map.as_fd()))).unwrap();
     let ring = Place::new();
     let path = ring.path("ring").to_str().unwrap().to_owned();
@@ -202,10 +202,10 @@ fn a_map_that_cannot_be_read_has_a_sentence_and_a_code_for_each_reason() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
     run(&["tail", "--bpf", path], b"").refuses(2, "is not a pinned BPF map");
-    let hash = create_map(1, [4, 4], 8).unwrap();
+    let hash = create_map(1, [4, 4], 8, 0).unwrap();
     let place = format!("id:{}", map_id(hash.as_fd()).unwrap());
     run(&["tail", "--bpf", &place], b"").refuses(2, "of the type hash, not a ring buffer");
-    let frozen = create_map(27, [0, 0], 4096).unwrap();
+    let frozen = create_map(27, [0, 0], 4096, 0).unwrap();
     freeze(frozen.as_fd()).unwrap();
     let place = format!("id:{}", map_id(frozen.as_fd()).unwrap());
     run(&["tail", "--bpf", &place], b"").refuses(1, "is frozen");

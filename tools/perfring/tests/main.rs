@@ -16,6 +16,7 @@ mod file_systems;
 mod files;
 mod generated;
 mod guide;
+mod images;
 mod instruments;
 mod kernel;
 mod kinds;

@@ -19,6 +19,7 @@
 //! | look up the sidecar's outputs, rules and figures | [`sidecar_reference`] |
 //! | watch rings in a browser | [`view`] |
 //! | read records beside the kernel's events | [`kernel_events`] |
+//! | read a ring after its kernel has died, or from outside of a guest | [`after_kernel`] |
 //! | use Python and numpy | [`python`] |
 //! | tune memory: huge pages, locking, NUMA | [`memory`] |
 //! | know the guarantees beside a process that breaks the protocol | [`trust`] |
@@ -27,6 +28,9 @@
 //! | compare perfring with something else | [`why_not`] |
 //!
 //! The format of a ring is specified in `proto/ABI.md`, with a glossary. All figures are in `benches/RESULTS.md`.
+
+#[doc = include_str!("after_kernel.md")]
+pub mod after_kernel {}
 
 // The examples of some pages need features. Without the features the pages are shown, and not tested.
 #[cfg_attr(

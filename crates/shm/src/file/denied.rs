@@ -9,6 +9,8 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{fs, iter};
 
+/// Said of a ring inside a larger file.
+pub(crate) const WITHIN: &str = "a ring inside a larger file can only be read";
 /// Symbolic links that are followed to find what is wrong: as many as the system follows.
 const LINKS: usize = 40;
 

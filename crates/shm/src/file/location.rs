@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// Functions accept every kind of string and path as a location. A string that begins with `shm:`
 /// names a POSIX segment, any other is a path. A `Path` is always a path.
 ///
+/// A path `FILE@0xOFFSET` of no file leads to the ring at that offset of `FILE`: of a disk's image, of the file behind a
+/// guest's persistent memory, or of a kernel's core file. Such a ring can only be read.
+///
 /// ```
 /// use perfring_shm::Location;
 /// assert_eq!(Location::from("shm:ticks"), Location::Segment("ticks".into()));

@@ -9,6 +9,7 @@ pub(crate) mod denied;
 pub(crate) mod draft_name;
 pub(crate) mod error;
 pub(crate) mod file_system;
+mod image;
 pub(crate) mod liveness;
 pub(crate) mod location;
 pub(crate) mod open;

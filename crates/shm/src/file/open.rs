@@ -3,6 +3,7 @@
 use crate::file::denied;
 use crate::file::error::AttachError;
 use crate::file::file_system::FileSystem;
+use crate::file::image;
 use crate::file::location::Location;
 use crate::file::overlay;
 use crate::sys::clock::{MachineClock, now_ns};
@@ -59,6 +60,8 @@ pub struct RingFile {
     pub(crate) layout: Layout,
     /// A file that is only read holds no lock, so a forked child may go on with it.
     pub(crate) access: FileAccess,
+    /// The ring's offset in its file, if that is a larger one that holds it.
+    within: Option<u64>,
 }
 
 impl RingFile {
@@ -86,7 +89,17 @@ impl RingFile {
             .open(location.path());
         let wanted = if write { "reading and writing" } else { "reading" };
         let no_file = |kind, what: &str| io("opening it", io::Error::new(kind, what));
-        let file = opened.map_err(|source| denied::opening(&location, source, wanted))?;
+        let (file, within) = match opened {
+            Ok(file) => (file, None),
+            Err(source) => match image::within(&location) {
+                Some(_) if write => {
+                    return Err(no_file(io::ErrorKind::Unsupported, denied::WITHIN));
+                }
+                Some((file, offset)) => (file, Some(offset)),
+                None => return Err(denied::opening(&location, source, wanted)),
+            },
+        };
+        let base = within.unwrap_or(0);
         let meta = file.metadata().map_err(|source| io("reading its metadata", source))?;
         if meta.is_dir() {
             return Err(no_file(io::ErrorKind::IsADirectory, denied::DIRECTORY));
@@ -95,7 +108,7 @@ impl RingFile {
             return Err(no_file(io::ErrorKind::InvalidInput, kind));
         }
         let mut bytes = [0; HeaderPage::LEN];
-        let page = match file.read_exact_at(&mut bytes, 0) {
+        let page = match file.read_exact_at(&mut bytes, base) {
             Ok(()) => HeaderPage::from_bytes(&bytes)
                 .map_err(|len| perfring_abi::BadRing::Short { len: len as u64 }),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -106,14 +119,20 @@ impl RingFile {
             }
             Err(source) => return Err(io("reading it", source)),
         };
-        match page.and_then(|page| Layout::check(&page, meta.len())) {
+        match page.and_then(|page| Layout::check(&page, meta.len().saturating_sub(base))) {
             Ok(layout) => {
                 // Who only reads takes no lock; what it finds out about others' locks may be wrong.
                 if write && let Some(shown) = overlay::shown_at(&file) {
                     return Err(AttachError::UnderOverlay { location, shown });
                 }
+                let (file, within) = match within {
+                    Some(base) => image::mappable(file, base, layout.file_size())
+                        .map(|(file, base)| (file, Some(base)))
+                        .map_err(|source| io("copying it out of its file", source))?,
+                    None => (file, None),
+                };
                 let file = Arc::new(LockFile::new(file));
-                Ok(RingFile { file, location, layout, access })
+                Ok(RingFile { file, location, layout, access, within })
             }
             Err(source) => Err(AttachError::Bad { location, source }),
         }
@@ -153,7 +172,12 @@ impl RingFile {
 
     /// Returns the file, and how long it is unless it is truncated.
     pub(crate) fn watched(&self) -> (&Arc<LockFile>, u64) {
-        (&self.file, self.layout.file_size())
+        (&self.file, self.offset() + self.layout.file_size())
+    }
+
+    /// Returns the ring's offset in its file.
+    pub(crate) fn offset(&self) -> u64 {
+        self.within.unwrap_or(0)
     }
 
     /// Returns whether a process of another user may read the file.
@@ -196,6 +220,9 @@ impl RingFile {
     /// has another (it was moved, or the path is relative to a directory that was left). Two system calls.
     #[must_use]
     pub fn is_removed(&self) -> bool {
+        if self.within.is_some() {
+            return false;
+        }
         let Ok(open) = self.file.metadata() else { return false };
         let is_other =
             |named: std::fs::Metadata| (named.dev(), named.ino()) != (open.dev(), open.ino());
@@ -213,11 +240,15 @@ impl RingFile {
     }
 
     /// Returns whether a live process holds the seat, be it this one by this very handle. The
-    /// kernel's lock decides, not a pid. Only a process that may write the file can hold a seat.
+    /// kernel's lock decides, not a pid. Only a process that may write the file can hold a seat. Those of another kernel,
+    /// as of a guest in whose memory the ring is, are unknown here, and count as dead.
     ///
     /// # Errors
     /// [`AttachError::Io`] where the file system has no such locks.
     pub fn is_held(&self, seat: SeatId) -> Result<bool, AttachError> {
+        if self.within.is_some() {
+            return Ok(false);
+        }
         let held = self.file.is_held(self.lock_byte(seat));
         held.map_err(|source| self.io("querying its locks", source))
     }

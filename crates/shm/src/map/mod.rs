@@ -14,6 +14,8 @@ mod free_slot;
 pub(crate) mod handler_mutex;
 #[cfg(test)]
 mod holes_tests;
+#[cfg(test)]
+mod image_tests;
 pub(crate) mod inspect;
 mod keep;
 mod loan;

@@ -35,6 +35,7 @@ impl Plain {
         let locked = ring.access == FileAccess::Write;
         let opening = locked.then(fork::hold_off);
         let map = MmapOptions::new()
+            .offset(ring.offset())
             .len(layout.file_size() as usize)
             .map_raw_read_only(&ring.file)
             .map_err(|source| ring.io("mapping it", source))?;

@@ -4,8 +4,9 @@ use crate::args;
 use crate::commands::tail_dir;
 use crate::events::input;
 use crate::failure::{Failure, detail, summary};
-use crate::figures::agreed;
 use crate::figures::opened::opened;
+use crate::figures::{agreed, boot};
+use crate::image;
 use crate::output::last::Records;
 use crate::output::{FormatArgs, Output};
 use crate::records::shapes::Shapes;
@@ -32,12 +33,19 @@ use std::path::Path;
 /// For a directory it shows the records of all rings in the order of time, each with its ring's name,
 /// like `perfring tail`, and the counters of all rings together.
 ///
+/// A kernel that has died leaves rings in persistent memory, and in its core file (vmcore): a core file, and with --image any
+/// file, is searched for rings at all pages. The only one is shown; of several, a line each is printed, with a
+/// location FILE@0xOFFSET that every command which reads takes.
+///
 /// Example: perfring dump --positions /dev/shm/flight | tail -20
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A path, shm:NAME, or a directory of rings
+    /// A path, shm:NAME, a directory of rings, or FILE@0xOFFSET for a ring inside a larger file
     #[arg(value_parser = args::location())]
     ring: Location,
+    /// RING is a larger file: the raw image of a disk or of a guest's memory. Find the ring in it
+    #[arg(long)]
+    image: bool,
     #[command(flatten)]
     format: FormatArgs,
 }
@@ -50,13 +58,24 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     {
         return directory(args, dir, &stop);
     }
-    let snapshot = match Snapshot::take(&args.ring) {
+    if !args.image && !image::is_core(&args.ring) {
+        return one(args, &args.ring, &stop);
+    }
+    match image::only_ring(&args.ring, &stop)? {
+        Some(ring) => one(args, &ring, &stop),
+        None => Ok(()),
+    }
+}
+
+/// Shows what one ring holds.
+fn one(args: &Args, ring: &Location, stop: &Stop) -> Result<(), Failure> {
+    let snapshot = match Snapshot::take(ring) {
         Ok(snapshot) => snapshot,
-        Err(AttachError::Corrupt { .. }) => return salvage(args, &stop),
+        Err(AttachError::Corrupt { .. }) => return salvage(args, ring, stop),
         Err(error) => return Err(error.into()),
     };
-    detail(|| opened(&args.ring, snapshot.layout()));
-    let since = args.format.since(&args.ring, snapshot.layout())?;
+    detail(|| opened(ring, snapshot.layout()));
+    let since = args.format.since(ring, snapshot.layout())?;
     let since = since.map(|since| since.before_newest(&snapshot));
     let shapes = Shapes::of(snapshot.types().clone(), *snapshot.anchors());
     let mut output = Output::new(&args.format, shapes, since);
@@ -69,14 +88,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
     }
     output.flush()?;
-    let ended = output.end(Some(&args.ring));
+    let ended = output.end(Some(ring));
+    foreign(snapshot.layout());
     counters(snapshot.layout(), snapshot.totals(), &output.sum());
     if snapshot.layout().metrics_size > 0
-        && let Ok(stat) = Stat::read(&args.ring)
+        && let Ok(stat) = Stat::read(ring)
     {
-        instruments(&args.ring, &stat.metrics);
+        instruments(ring, &stat.metrics);
     }
-    damage.map_or(ended, |error| Err(damaged(&args.ring, error, output.seen())))
+    damage.map_or(ended, |error| Err(damaged(ring, error, output.seen())))
 }
 
 /// Shows what all rings of a directory hold.
@@ -106,10 +126,10 @@ fn directory(args: &Args, dir: &Path, stop: &Stop) -> Result<(), Failure> {
 
 /// Shows what can be read of a ring whose totals are invalid: a snapshot would not be trustworthy,
 /// but an observer checks record by record.
-fn salvage(args: &Args, stop: &Stop) -> Result<(), Failure> {
-    let mut observer = Observer::attach(&args.ring, Start::Oldest)?;
-    let since = match args.format.since(&args.ring, observer.layout())? {
-        Some(since) => Some(since.before(newest(args, stop)?)),
+fn salvage(args: &Args, ring: &Location, stop: &Stop) -> Result<(), Failure> {
+    let mut observer = Observer::attach(ring, Start::Oldest)?;
+    let since = match args.format.since(ring, observer.layout())? {
+        Some(since) => Some(since.before(newest(ring, stop)?)),
         None => None,
     };
     let shapes = Shapes::of(observer.types(), observer.anchors());
@@ -123,14 +143,14 @@ fn salvage(args: &Args, stop: &Stop) -> Result<(), Failure> {
         }
     };
     // Report the worse damage.
-    let _ = output.end(Some(&args.ring));
+    let _ = output.end(Some(ring));
     output.flush()?;
-    Err(damaged(&args.ring, ended, output.seen()))
+    Err(damaged(ring, ended, output.seen()))
 }
 
 /// Returns the timestamp of the last record that can be read.
-fn newest(args: &Args, stop: &Stop) -> Result<u64, Failure> {
-    let mut observer = Observer::attach(&args.ring, Start::Oldest)?;
+fn newest(ring: &Location, stop: &Stop) -> Result<u64, Failure> {
+    let mut observer = Observer::attach(ring, Start::Oldest)?;
     let mut newest = None;
     while let Ok(Some(item)) = observer.read() {
         stop.check()?;
@@ -144,6 +164,13 @@ fn newest(args: &Args, stop: &Stop) -> Result<u64, Failure> {
 fn damaged(location: &Location, error: ReadError, records: u64) -> Failure {
     let what = "records before it are intact, what follows cannot be read";
     Failure::Damaged(format!("{location}: {error}; the {records} {what}"))
+}
+
+/// Says that the processes in a ring's figures are not this kernel's.
+fn foreign(layout: &Layout) {
+    if let Some(boot) = boot::sentence(layout) {
+        summary(&format!("the ring is {boot}: its processes are not here"));
+    }
 }
 
 /// Prints the counters of a ring as a sentence.

@@ -2,4 +2,5 @@
 
 pub(crate) mod agreed;
 pub(crate) mod areas;
+pub(crate) mod boot;
 pub(crate) mod opened;

@@ -11,6 +11,7 @@ use crate::args::show_size;
 use crate::failure::Failure;
 use crate::figures::agreed;
 use crate::figures::areas::{metrics_used, types_used};
+use crate::figures::boot::{self, Boot};
 use nix::unistd::{AccessFlags, Uid, eaccess};
 use perfring_consumer::{
     Layout, Location, MetricsFill, Observer, Producers, Refused, RingTotals, Start, Stat,
@@ -146,18 +147,14 @@ fn pages(report: &mut Report, layout: &Layout) -> Result<(), Failure> {
 }
 
 fn boot(report: &mut Report, layout: &Layout) -> Result<(), Failure> {
-    let here = fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .ok()
-        .and_then(|text| uuid::Uuid::try_parse(text.trim()).ok());
-    let ring = uuid::Uuid::from_bytes(layout.boot_id);
-    match here {
-        Some(here) if here == ring => report.ok("boot", "created since this machine started"),
-        Some(_) if !ring.is_nil() => report.note(
+    match boot::of(layout) {
+        Boot::This => report.ok("boot", "created since this machine started"),
+        Boot::Other => report.note(
             "boot",
             "created before this machine started, or on another: the pids in it mean nothing here"
                 .to_owned(),
         ),
-        _ => report.note("boot", "the boot in which it was created is unknown"),
+        Boot::Unknown => report.note("boot", "the boot in which it was created is unknown"),
     }
 }
 

@@ -7,6 +7,7 @@ mod text;
 use crate::args;
 use crate::columns;
 use crate::failure::Failure;
+use crate::image;
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
 use crate::stop::Stop;
@@ -25,9 +26,12 @@ use std::time::{Duration, Instant};
 /// Example: perfring stat --json -i 1s /dev/shm/ticks
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A path, shm:NAME, or a directory of rings
+    /// A path, shm:NAME, a directory of rings, or FILE@0xOFFSET for a ring inside a larger file
     #[arg(value_parser = args::location())]
     ring: Location,
+    /// RING is a larger file: the raw image of a disk or of a guest's memory. Find the ring in it
+    #[arg(long)]
+    image: bool,
     #[command(flatten)]
     format: FiguresFormat,
     /// Repeat after this time, like 1s, until Ctrl-C
@@ -42,24 +46,35 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     {
         return set::run(&args.ring, args.format.is_json(), args.interval, &stop);
     }
+    let found;
+    let ring = match args.image || image::is_core(&args.ring) {
+        true => match image::only_ring(&args.ring, &stop)? {
+            Some(ring) => {
+                found = ring;
+                &found
+            }
+            None => return Ok(()),
+        },
+        false => &args.ring,
+    };
     let mut out = BufWriter::new(Stream::stdout());
     let width = columns::width();
     let mut before: Option<(Instant, Stat)> = None;
     loop {
         let now = Instant::now();
-        let (stat, types) = agreed::with_types(&args.ring)?;
+        let (stat, types) = agreed::with_types(ring)?;
         let since = before.as_ref().map(|(then, stat)| (now.duration_since(*then), stat));
         let written = if args.format.is_json() {
-            line(&mut out, &json::object(&args.ring, &stat, Some(&types)))
+            line(&mut out, &json::object(ring, &stat, Some(&types)))
         } else {
-            text::Page { out: &mut out, width }.write(&args.ring, &stat, &types, since)
+            text::Page { out: &mut out, width }.write(ring, &stat, &types, since)
         };
         written.and_then(|()| out.flush()).map_err(Failure::output)?;
         if stat.totals.is_none() {
             return Err(Failure::Damaged(format!(
                 "{}: the ring's totals are damaged: no producer writes such figures; `perfring \
                  dump` shows what can still be read",
-                args.ring
+                ring
             )));
         }
         let Some(interval) = args.interval else { return Ok(()) };

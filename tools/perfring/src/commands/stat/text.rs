@@ -4,6 +4,7 @@ use super::producers;
 use crate::args::show_size;
 use crate::columns::paragraph;
 use crate::figures::areas::{metrics_used, types_used};
+use crate::figures::boot;
 use perfring_abi::Lead;
 use perfring_consumer::{
     Evict, Layout, Location, Policy, Producers, Report, RingTotals, Stat,
@@ -57,6 +58,9 @@ impl<W: Write> Page<'_, W> {
         self.line("uuid", &uuid::Uuid::from_bytes(layout.uuid).to_string())?;
         let creator = format!("by pid {}, uid {}", layout.creator_pid, layout.creator_uid);
         self.line("created", &format!("{} {creator}", utc(layout.created_ns)))?;
+        if let Some(boot) = boot::sentence(layout) {
+            self.line("boot", &format!("{boot}: its processes are not here"))?;
+        }
         if layout.producers == Producers::One {
             self.line("producer", &holding(&stat.producer, location))?;
         }

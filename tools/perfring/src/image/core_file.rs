@@ -1,0 +1,161 @@
+//! The parts of a file that are memory or a disk, each in one piece: of a core file its segments, of any other all of it.
+
+use bytemuck::{Pod, Zeroable};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// `PN_XNUM`: the number of segments is in the first section's `info`.
+const MANY: u16 = 0xffff;
+/// More segments than any machine's memory has.
+const SEGMENTS_MAX: u32 = 1 << 20;
+
+/// A part of a file whose pages follow each other there as in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    /// Where it begins in the file.
+    pub(super) offset: u64,
+    pub(super) len: u64,
+    /// The physical address of its first byte: where pages begin follows from it.
+    pub(super) physical: u64,
+}
+
+/// `Elf64_Ehdr`
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct ElfHeader {
+    ident: [u8; 16],
+    kind: u16,
+    machine: u16,
+    version: u32,
+    entry: u64,
+    segments_at: u64,
+    sections_at: u64,
+    flags: u32,
+    size: u16,
+    segment_size: u16,
+    segments: u16,
+    section_size: u16,
+    sections: u16,
+    names: u16,
+}
+
+/// `Elf64_Phdr`
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct ElfSegment {
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    virtual_address: u64,
+    physical: u64,
+    in_file: u64,
+    in_memory: u64,
+    align: u64,
+}
+
+/// `Elf64_Shdr`
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct ElfSection {
+    name_and_kind: [u32; 2],
+    flags: u64,
+    address: u64,
+    offset: u64,
+    size: u64,
+    link: u32,
+    info: u32,
+    align: u64,
+    entry_size: u64,
+}
+
+/// `ET_CORE`
+const CORE: u16 = 4;
+/// `PT_LOAD`
+const LOAD: u32 = 1;
+/// 64 bits, little-endian.
+const IDENT: [u8; 6] = *b"\x7fELF\x02\x01";
+
+/// Files that hold pages in another order than memory, or compressed, by their first bytes, with what to do.
+const OTHERS: [(&[u8], &str); 6] = [
+    (
+        b"KDUMP   ",
+        "it is a compressed kdump file: dump it as an ELF core with `makedumpfile -E -d 17`, or under qemu with \
+         `dump-guest-memory` without -z, -l and -s",
+    ),
+    (
+        b"DISKDUMP",
+        "it is a compressed diskdump file: dump it as an ELF core with `makedumpfile -E -d 17`",
+    ),
+    (
+        b"makedumpfile\0",
+        "it is a flattened dump: `makedumpfile -R NEW < FILE` makes it a dump again",
+    ),
+    (b"QFI\xfb", "it is a qcow2 image: `qemu-img convert -O raw FILE NEW` makes it a raw one"),
+    (b"\x28\xb5\x2f\xfd", "it is compressed: `zstd -d FILE` first"),
+    (b"\x1f\x8b", "it is compressed: `gunzip FILE` first"),
+];
+
+/// Reads one of the structs above. `None` beyond the end of the file.
+fn read<T: Pod>(file: &File, offset: u64) -> Option<T> {
+    let mut value = T::zeroed();
+    file.read_exact_at(bytemuck::bytes_of_mut(&mut value), offset).ok()?;
+    Some(value)
+}
+
+/// Returns whether a file is a core file.
+pub(super) fn is_core(file: &File) -> bool {
+    read::<ElfHeader>(file, 0)
+        .is_some_and(|header| header.ident.starts_with(b"\x7fELF") && header.kind == CORE)
+}
+
+/// Returns the segments of a file, by their offsets, and without overlaps; or what to do first.
+pub(super) fn segments(file: &File, len: u64) -> io::Result<Vec<Segment>> {
+    let refuse = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
+    let mut first = [0; 16];
+    let read_bytes = file.read_at(&mut first, 0)?;
+    let first = &first[..read_bytes];
+    if let Some((_, why)) = OTHERS.iter().find(|(magic, _)| first.starts_with(magic)) {
+        return Err(refuse(why));
+    }
+    if !is_core(file) {
+        return Ok(vec![Segment { offset: 0, len, physical: 0 }]);
+    }
+    if !first.starts_with(&IDENT) {
+        return Err(refuse(
+            "it is a core file of 32 bits or of another byte order: read it on such a machine",
+        ));
+    }
+    let cut = || refuse("it is a core file whose list of segments is cut off: dump it again");
+    let header: ElfHeader = read(file, 0).ok_or_else(cut)?;
+    if usize::from(header.segment_size) != size_of::<ElfSegment>() {
+        return Err(refuse("it is a core file with a list of segments that no kernel writes"));
+    }
+    let count = match header.segments {
+        MANY => read::<ElfSection>(file, header.sections_at).ok_or_else(cut)?.info,
+        count => count.into(),
+    };
+    let mut segments = Vec::new();
+    for nth in 0..u64::from(count.min(SEGMENTS_MAX)) {
+        let at = header.segments_at.checked_add(nth * size_of::<ElfSegment>() as u64);
+        let segment: ElfSegment = at.and_then(|at| read(file, at)).ok_or_else(cut)?;
+        // What is beyond the end was not written: a disk was full.
+        let in_file = segment.in_file.min(len.saturating_sub(segment.offset));
+        if segment.kind == LOAD && in_file > 0 {
+            let ElfSegment { offset, physical, .. } = segment;
+            segments.push(Segment { offset, len: in_file, physical });
+        }
+    }
+    segments.sort_by_key(|segment| (segment.offset, segment.len));
+    // No byte is looked at twice, whatever the list says.
+    let mut end = 0;
+    segments.retain_mut(|segment| {
+        let skip = end.max(segment.offset) - segment.offset;
+        segment.len = segment.len.saturating_sub(skip);
+        segment.offset += skip;
+        segment.physical = segment.physical.wrapping_add(skip);
+        end = end.max(segment.offset + segment.len);
+        segment.len > 0
+    });
+    Ok(segments)
+}

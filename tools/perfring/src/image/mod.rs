@@ -1,0 +1,159 @@
+//! Rings in a larger file: a disk's image, the file behind a guest's persistent memory, a core file of a kernel.
+//!
+//! A ring there is one piece: the location `FILE@0xOFFSET` opens it like any other, to be read.
+
+mod core_file;
+mod scan;
+
+use crate::args::show_size;
+use crate::failure::{Failure, note, summary};
+use crate::figures::boot;
+use crate::stop::Stop;
+use perfring_consumer::{Layout, Location, Snapshot};
+use perfring_export::Stream;
+use perfring_figures::accounts::Balance;
+use perfring_figures::owner::count;
+use scan::{Found, Scan};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// First pages without a ring that are printed.
+const REFUSED: usize = 10;
+
+/// Returns whether a location is a core file, which is an image without being called one.
+pub(crate) fn is_core(location: &Location) -> bool {
+    matches!(location, Location::File(path) if path.is_file())
+        && File::open(location.path()).is_ok_and(|file| core_file::is_core(&file))
+}
+
+/// Finds the rings in an image. Returns the location of the only one. Of several, prints a line each.
+pub(crate) fn only_ring(image: &Location, stop: &Stop) -> Result<Option<Location>, Failure> {
+    let path = image.path();
+    let file = open(image, &path)?;
+    let scan =
+        Scan::of(&file, || stop.check().map_err(Ended::Asked)).map_err(|error| match error {
+            Ended::Asked(failure) => failure,
+            Ended::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
+                Failure::Damaged(format!("{image}: {error}"))
+            }
+            Ended::Io(error) => Failure::General(format!("{image}: cannot read it: {error}")),
+        })?;
+    let rings: Vec<(&Found, Layout, Location)> = scan
+        .found
+        .iter()
+        .filter_map(|found| Some((found, found.layout.ok()?, at(&path, found.offset))))
+        .collect();
+    refused(image, &scan);
+    match rings.iter().filter(|(found, ..)| found.inside.is_none()).collect::<Vec<_>>()[..] {
+        [] => Err(Failure::NotFound(format!(
+            "{image}: no ring begins at a page of it, of {} that were read: a ring in a file system that compresses or \
+             encrypts, or in memory that was left out of a dump, cannot be found",
+            show_size(scan.bytes)
+        ))),
+        [(found, layout, ring)] => {
+            summary(&format!("{image}: {}", placed(found, layout)));
+            Ok(Some(ring.clone()))
+        }
+        _ => {
+            let mut out = Stream::stdout();
+            for (found, layout, ring) in &rings {
+                stop.check()?;
+                let line = format!("{ring}: {}, {}", placed(found, layout), intact(ring));
+                writeln!(out, "{line}").map_err(Failure::output)?;
+            }
+            let rings = count(rings.len() as u64, "ring");
+            summary(&format!("{image}: {rings}: name one to see what it holds"));
+            Ok(None)
+        }
+    }
+}
+
+/// Why a search has ended.
+enum Ended {
+    Asked(Failure),
+    Io(io::Error),
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Self {
+        Ended::Io(error)
+    }
+}
+
+fn open(image: &Location, path: &Path) -> Result<File, Failure> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => Failure::NotFound(format!("{image}: there is no such file")),
+        _ => Failure::General(format!("{image}: cannot open it: {error}")),
+    };
+    let is_file = std::fs::metadata(path).map_err(failed)?.is_file();
+    if !is_file {
+        let why = "it is no regular file: copy the device's content to a file first, as with `dd`";
+        return Err(Failure::General(format!("{image}: {why}")));
+    }
+    File::open(path).map_err(failed)
+}
+
+/// Returns the location of a ring in an image.
+fn at(image: &Path, offset: u64) -> Location {
+    let mut path = OsString::from(image);
+    path.push(format!("@{offset:#x}"));
+    Location::File(path.into())
+}
+
+/// Says where a ring is, and which.
+fn placed(found: &Found, layout: &Layout) -> String {
+    let physical = match found.physical == found.offset {
+        true => String::new(),
+        false => format!(" (physical address {:#x})", found.physical),
+    };
+    let inside = match found.inside {
+        Some(other) => format!(" inside the ring at {other:#x}, whose payload it may be"),
+        None => String::new(),
+    };
+    let (size, policy) = (show_size(layout.data_size), layout.policy.name());
+    let uuid = uuid::Uuid::from_bytes(layout.uuid);
+    let boot = boot::sentence(layout).unwrap_or("of this boot");
+    format!("a ring at {:#x}{physical}{inside}: {size}, {policy}, {uuid}, {boot}", found.offset)
+}
+
+/// Says how much of a ring can be read.
+fn intact(ring: &Location) -> String {
+    let snapshot = match Snapshot::take(ring) {
+        Ok(snapshot) => snapshot,
+        Err(_) => return "its positions are damaged".to_owned(),
+    };
+    let (mut records, mut damage) = (0, None);
+    for item in &snapshot {
+        match item {
+            Ok(_) => records += 1,
+            Err(error) => damage = Some(error),
+        }
+    }
+    let written = snapshot.totals().producer.written.records;
+    let records = count(records, "item");
+    let adds_up = Balance::of(snapshot.layout().policy, snapshot.totals()).holds();
+    match damage {
+        None if !adds_up => format!(
+            "its figures do not add up, {records} can be read: its pages do not follow each other here"
+        ),
+        None => format!("written {written}, {records} can be read"),
+        Some(error) => format!(
+            "written {written}, {records} can be read before {error}: its pages do not follow each other here"
+        ),
+    }
+}
+
+/// Reports first pages at which no ring can begin.
+fn refused(image: &Location, scan: &Scan) {
+    let bad = scan.found.iter().filter_map(|found| Some((found, found.layout.err()?)));
+    let (shown, all) = (bad.clone().take(REFUSED), bad.count());
+    for (found, error) in shown {
+        note(&format!("{image}: a ring's first page at {:#x}, and no ring: {error}", found.offset));
+    }
+    let more = all.saturating_sub(REFUSED) as u64 + scan.more;
+    if more > 0 {
+        note(&format!("{image}: {more} further pages begin like a ring's, and are left out"));
+    }
+}

@@ -1,0 +1,248 @@
+//! Rings inside larger files: raw images and core files. `tools/guest` has those of guests that died.
+//!
+//! Seen red: with segments of a core file read from their offsets instead of from their first pages, with overlapping segments
+//! read twice, with a copy of the ring's length short by a page, and without the check of a ring's end against its segment's.
+
+use crate::command::{Place, publish, run};
+use perfring_testkit::rng::Rng;
+use perfring_testkit::size::workspace;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const PAGE: usize = 4096;
+
+/// Returns the golden files, with their names.
+fn golden() -> Vec<(String, Vec<u8>)> {
+    let mut all: Vec<PathBuf> = fs::read_dir(workspace().join("proto/golden"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "perfring"))
+        .collect();
+    all.sort();
+    let read = |path: &PathBuf| {
+        (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read(path).unwrap())
+    };
+    all.iter().map(read).collect()
+}
+
+/// A core file: an ELF header, a list of segments and their bytes, each at a physical address.
+fn core(segments: &[(u64, Vec<u8>)]) -> Vec<u8> {
+    let list = 64 + 56 * segments.len();
+    // A note stands before the memory, so that no page is where a page begins in the file.
+    let mut offset = list + 24;
+    let mut bytes = Vec::from(*b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
+    bytes.extend([4u16, 62].map(u16::to_le_bytes).concat());
+    bytes.extend(1u32.to_le_bytes());
+    bytes.extend([0u64, 64, 0].map(u64::to_le_bytes).concat());
+    bytes.extend(0u32.to_le_bytes());
+    bytes.extend([64u16, 56, segments.len() as u16, 64, 0, 0].map(u16::to_le_bytes).concat());
+    for (physical, content) in segments {
+        bytes.extend([1u32, 7].map(u32::to_le_bytes).concat());
+        let len = content.len() as u64;
+        bytes.extend([offset as u64, 0, *physical, len, len, 0].map(u64::to_le_bytes).concat());
+        offset += content.len();
+    }
+    bytes.resize(list + 24, 0x55);
+    segments.iter().for_each(|(_, content)| bytes.extend(content));
+    bytes
+}
+
+fn write(place: &Place, name: &str, bytes: &[u8]) -> String {
+    let path = place.path(name);
+    fs::write(&path, bytes).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_ring_in_an_image_and_in_a_core_file_is_shown_like_its_file() {
+    let (place, mut shown) = (Place::new(), 0);
+    for (name, bytes) in golden() {
+        let ring = write(&place, &name, &bytes);
+        let alone = run(&["dump", "--json", &ring], b"");
+        let raw = [vec![0; 3 * PAGE], bytes.clone(), vec![0xee; 5 * PAGE + 77]].concat();
+        let raw = write(&place, "raw", &raw);
+        // A physical address that is no multiple of a page: so its first page begins later.
+        let before = vec![0x11; 2 * PAGE - 16];
+        let content = [before, bytes.clone(), vec![0; 100]].concat();
+        let core =
+            write(&place, "core", &core(&[(0x10_0000, vec![1; PAGE]), (0x50_0010, content)]));
+        let (at, copied) = (format!("{raw}@0x3000"), 64 + 112 + 24 + PAGE + 2 * PAGE - 16);
+        let copied = format!("{core}@{copied:#x}");
+        for args in [
+            &["dump", "--json", "--image", &raw][..],
+            &["dump", "--json", &core],
+            &["dump", "--json", &at],
+            &["dump", "--json", &copied],
+        ] {
+            let found = run(args, b"");
+            assert_eq!(found.code(), alone.code(), "{name}, {args:?}: {}", found.err());
+            // Of what is lost, the ring's name is in the line.
+            assert_eq!(found.out(), alone.out(), "{name}, {args:?}");
+            shown += 1;
+        }
+        // The figures, but for their name and what the kernel knows of locks.
+        let figures = |out: String| {
+            let lines = out.lines().skip(1).map(str::to_owned);
+            lines
+                .filter(|line| line.contains("data_") || line.contains("written"))
+                .collect::<Vec<_>>()
+        };
+        let [alone, found] = [run(&["stat", &ring], b""), run(&["stat", "--image", &raw], b"")];
+        assert_eq!(figures(found.out()), figures(alone.out()), "{name}");
+        fs::remove_file(ring).unwrap();
+    }
+    println!("{shown} times");
+    assert!(shown >= 4 * 15);
+}
+
+#[test]
+fn a_ring_of_another_boot_is_said_to_be_one() {
+    let place = Place::new();
+    let (name, bytes) =
+        golden().into_iter().find(|(name, _)| name.starts_with("drop_few")).unwrap();
+    let ring = write(&place, &name, &bytes);
+    let said = "of another boot or another machine: its processes are not here";
+    assert!(run(&["dump", &ring], b"").err().contains(said));
+    assert!(run(&["stat", &ring], b"").out().contains(said));
+    let here = place.ring(&[]);
+    let told = run(&["dump", &here], b"").err() + &run(&["stat", &here], b"").out();
+    assert!(!told.contains("another boot"), "{told}");
+}
+
+#[test]
+fn of_several_rings_each_has_a_line_and_a_location() {
+    let place = Place::new();
+    let rings: Vec<_> =
+        golden().into_iter().filter(|(name, _)| name.starts_with("drop_")).collect();
+    let (mut image, mut places) = (vec![0u8; PAGE], Vec::new());
+    for (_, bytes) in &rings {
+        places.push(image.len());
+        image.extend(bytes);
+        image.resize(image.len().next_multiple_of(PAGE) + PAGE, 0);
+    }
+    let file = write(&place, "image", &image);
+    for command in ["dump", "stat"] {
+        let listed = run(&[command, "--image", &file], b"");
+        let out = listed.out();
+        assert_eq!((listed.code(), out.lines().count()), (0, rings.len()), "{out}");
+        for (line, at) in out.lines().zip(&places) {
+            let location = format!("{file}@{at:#x}");
+            assert!(line.starts_with(&format!("{location}: a ring at {at:#x}: ")), "{line}");
+            assert!(line.contains("can be read") && line.contains("of another boot"), "{line}");
+            for reader in ["stat", "types", "dump"] {
+                let done = run(&[reader, &location], b"");
+                assert_eq!(done.code(), 0, "{reader} {location}: {}", done.err());
+            }
+        }
+        assert!(listed.err().contains("name one to see what it holds"), "{}", listed.err());
+    }
+    // They cannot be changed.
+    let location = format!("{file}@{:#x}", places[0]);
+    for command in ["publish", "consume", "rm"] {
+        run(&[command, &location], b"x\n")
+            .refuses(1, "a ring inside a larger file can only be read");
+    }
+    assert!(fs::read(&file).unwrap() == image);
+}
+
+#[test]
+fn of_a_ring_whose_pages_are_scattered_the_first_records_are_shown_and_the_rest_is_damage() {
+    let place = Place::new();
+    let ring = place.ring(&["--size", "64K"]);
+    let lines: String = (0..3000).map(|nth| format!("line {nth}\n")).collect();
+    publish(&ring, lines.as_bytes());
+    let bytes = fs::read(&ring).unwrap();
+    let mut pages: Vec<&[u8]> = bytes.chunks(PAGE).collect();
+    pages[4..17].reverse();
+    let image = write(&place, "image", &pages.concat());
+    let done = run(&["dump", "--image", &image], b"");
+    let out = done.out();
+    let shown = out.lines().count();
+    assert_eq!(done.code(), 4, "{}", done.err());
+    assert!(done.err().contains("records before it are intact"), "{}", done.err());
+    assert!((100..3000).contains(&shown), "{shown}");
+    // All but the one that lies on the last page and the next.
+    let same = out.lines().zip(lines.lines()).take_while(|(left, right)| left == right);
+    assert!(same.count() + 1 >= shown);
+}
+
+#[test]
+fn an_image_without_a_ring_or_in_another_format_has_a_sentence() {
+    let place = Place::new();
+    let file = |bytes: &[u8]| write(&place, "image", bytes);
+    let says =
+        |file: &str, code, what: &str| run(&["dump", "--image", file], b"").refuses(code, what);
+    says(&file(&[]), 3, "no ring begins at a page of it");
+    says(&file(&[7; 9000]), 3, "no ring begins at a page of it");
+    // The magic is a word, which also programs have in their texts.
+    says(&file(&b"perfring".repeat(5000)), 3, "no ring begins at a page of it");
+    says(&file(b"KDUMP   and more"), 4, "makedumpfile -E -d 17");
+    says(&file(b"DISKDUMP"), 4, "makedumpfile -E -d 17");
+    says(&file(b"makedumpfile\0\0\0"), 4, "makedumpfile -R");
+    says(&file(b"QFI\xfb\0\0"), 4, "qemu-img convert -O raw");
+    says(&file(b"\x28\xb5\x2f\xfd"), 4, "zstd -d");
+    says(&file(b"\x1f\x8b\x08"), 4, "gunzip");
+    says("/no/such/file", 3, "there is no such file");
+    says("/dev/null", 1, "it is no regular file");
+    let mut core = core(&[(0, vec![0; PAGE])]);
+    says(&file(&core), 3, "no ring begins");
+    core[4] = 1; // 32 bits
+    says(&file(&core), 4, "of 32 bits or of another byte order");
+    core[4] = 2;
+    core[54] = 32; // bytes of a segment's entry
+    says(&file(&core), 4, "a list of segments that no kernel writes");
+}
+
+/// Damage of every kind ends in a sentence and a code, soon, and never in a signal.
+#[test]
+fn no_image_makes_it_panic_or_hang() {
+    let place = Place::new();
+    let (_, ring) = golden().into_iter().find(|(name, _)| name.starts_with("drop_few")).unwrap();
+    let content = [vec![0; PAGE], ring.clone(), vec![0; PAGE], ring].concat();
+    let whole = core(&[(0x1000, content.clone()), (0x10_0000, content)]);
+    let path = place.path("image");
+    let mut rng = Rng::from_env();
+    let mut codes = [0; 6];
+    let mut look = |bytes: &[u8], what: &dyn std::fmt::Debug| {
+        fs::write(&path, bytes).unwrap();
+        let done = run(&["dump", "-q", "--image", path.to_str().unwrap()], b"");
+        let code = usize::try_from(done.code()).unwrap();
+        assert!([0, 1, 3, 4].contains(&code), "{what:?}: {code}: {}", done.err());
+        assert!(!done.err().contains("panicked"), "{what:?}: {}", done.err());
+        codes[code] += 1;
+    };
+    // Cut off anywhere.
+    for _ in 0..40 {
+        let len = rng.index(whole.len());
+        look(&whole[..len], &len);
+    }
+    // Any byte of the lists and of the first pages, and any word of these.
+    for _ in 0..120 {
+        let mut bytes = whole.clone();
+        let start = [0, 64 + 112 + 24 + PAGE][rng.index(2)];
+        let at = start + rng.index(1400);
+        let what = match rng.below(3) {
+            0 => vec![rng.any() as u8],
+            1 => u64::MAX.to_le_bytes().to_vec(),
+            _ => rng.wide().to_le_bytes()[..8].to_vec(),
+        };
+        bytes[at..at + what.len()].copy_from_slice(&what);
+        look(&bytes, &(at, what));
+    }
+    // Each segment is all of the file, and more.
+    let mut bytes = whole.clone();
+    let many = 60_000u16;
+    bytes[56..58].copy_from_slice(&many.to_le_bytes());
+    bytes[32..40].copy_from_slice(&(whole.len() as u64).to_le_bytes());
+    for nth in 0..u64::from(many) {
+        bytes.extend([1u32, 7].map(u32::to_le_bytes).concat());
+        bytes.extend([nth % 3, 0, nth, u64::MAX, u64::MAX, 0].map(u64::to_le_bytes).concat());
+    }
+    look(&bytes, &"overlaps");
+    // Every page begins like a ring's.
+    let (_, ring) = golden().into_iter().find(|(name, _)| name.starts_with("empty")).unwrap();
+    look(&ring[..PAGE].repeat(2000), &"first pages alone");
+    println!("{codes:?} by exit code");
+    assert!(codes[0] > 10 && codes[3] > 5);
+    assert!(Path::new(&path).exists());
+}
