@@ -18,12 +18,16 @@ use std::path::Path;
 pub(super) fn within(location: &Location) -> Option<(File, u64)> {
     let Location::File(path) = location else { return None };
     let (path, offset) = split(path)?;
+    // Opening a pipe would wait for its writer.
+    if !path.metadata().ok()?.is_file() {
+        return None;
+    }
     let file = File::open(path).ok()?;
     let mut bytes = [0; HeaderPage::LEN];
     file.read_exact_at(&mut bytes, offset).ok()?;
     let page = HeaderPage::from_bytes(&bytes).ok()?;
     let is_ring = !matches!(Layout::check(&page, u64::MAX), Err(BadRing::Foreign { .. }));
-    (is_ring && file.metadata().ok()?.is_file()).then_some((file, offset))
+    is_ring.then_some((file, offset))
 }
 
 /// Splits `FILE@0xOFFSET`.
