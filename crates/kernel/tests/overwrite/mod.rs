@@ -186,6 +186,7 @@ fn two_writers_and_a_slow_reader_leave_no_byte_unaccounted() {
     let Some(writer) = overwriting(SIZE as u32) else { return };
     let done = AtomicU64::new(0);
     let mut rng = Rng::from_env();
+    let mut ring = writer.observer();
     std::thread::scope(|scope| {
         for who in 0..2 {
             let (writer, done) = (&writer, &done);
@@ -199,7 +200,6 @@ fn two_writers_and_a_slow_reader_leave_no_byte_unaccounted() {
                 done.fetch_add(1 + (bytes << 8), Ordering::Release);
             });
         }
-        let mut ring = writer.observer();
         let (mut pos, mut next, mut records, mut read) = (0, [0, 1], 0u64, 0u64);
         let (mut lost, mut losses) = (0u64, 0u64);
         let dog = Watchdog::default();
