@@ -148,7 +148,7 @@ fn a_flood_over_many_turns_leaves_a_slow_reader_whole_records_and_exact_losses()
             "{RECORDS} records in {turns} turns: {records} read, {lost} bytes in {losses} losses"
         );
         assert_eq!(next, RECORDS, "what was written last is read");
-        assert!(turns > 1000 && losses > 100 && records > RECORDS / 100);
+        assert!(turns > 1000 && losses > 100 && records > RECORDS / 1000);
     });
 }
 
