@@ -148,7 +148,7 @@ fn a_flood_over_many_turns_leaves_a_slow_reader_whole_records_and_exact_losses()
             "{RECORDS} records in {turns} turns: {records} read, {lost} bytes in {losses} losses"
         );
         assert_eq!(next, RECORDS, "what was written last is read");
-        assert!(turns > 1000 && losses > 100 && records > RECORDS / 100);
+        assert!(turns > 1000 && losses > 100 && records > RECORDS / 1000);
     });
 }
 
@@ -186,6 +186,7 @@ fn two_writers_and_a_slow_reader_leave_no_byte_unaccounted() {
     let Some(writer) = overwriting(SIZE as u32) else { return };
     let done = AtomicU64::new(0);
     let mut rng = Rng::from_env();
+    let mut ring = writer.observer();
     std::thread::scope(|scope| {
         for who in 0..2 {
             let (writer, done) = (&writer, &done);
@@ -199,7 +200,6 @@ fn two_writers_and_a_slow_reader_leave_no_byte_unaccounted() {
                 done.fetch_add(1 + (bytes << 8), Ordering::Release);
             });
         }
-        let mut ring = writer.observer();
         let (mut pos, mut next, mut records, mut read) = (0, [0, 1], 0u64, 0u64);
         let (mut lost, mut losses) = (0u64, 0u64);
         let dog = Watchdog::default();
