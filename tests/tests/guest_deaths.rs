@@ -1,7 +1,7 @@
 //! Guests of qemu's that die at a random moment, and what the host reads of their rings then.
 //!
-//! `tools/guest test` builds what a guest starts from, and runs these. Seen red: with a record's header written after its
-//! position was published, and with the ring on the same device without DAX.
+//! `tools/guest test` builds what a guest starts from, and runs these. Seen red: with the ring on the same device
+//! without DAX.
 
 use perfring_abi::{HeaderPage, Layout};
 use perfring_consumer::{Item, Observer, Snapshot, Start, files::recover};

@@ -1,7 +1,4 @@
 //! Rings inside larger files: raw images and core files. `tools/guest` has those of guests that died.
-//!
-//! Seen red: with segments of a core file read from their offsets instead of from their first pages, with overlapping segments
-//! read twice, with a copy of the ring's length short by a page, and without the check of a ring's end against its segment's.
 
 use crate::command::{Place, publish, run};
 use perfring_testkit::rng::Rng;
