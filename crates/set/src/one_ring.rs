@@ -68,13 +68,14 @@ impl OneRing {
 /// Describes the file at a location, which was a ring of this layout a moment ago.
 pub(crate) fn entry(location: &Location, layout: &Layout) -> RingEntry {
     let path = location.path();
-    let (dev, ino) = fs::metadata(&path).map_or((0, 0), |meta| (meta.dev(), meta.ino()));
+    let (dev, ino) =
+        fs::metadata(location.holder()).map_or((0, 0), |meta| (meta.dev(), meta.ino()));
     let identity = Identity { dev, ino, uuid: layout.uuid };
     RingEntry { name: location.name(layout), path, identity, layout: *layout }
 }
 
 fn has_its_name(ring: &RingEntry) -> bool {
-    match fs::metadata(&ring.path) {
+    match fs::metadata(Location::from(&ring.path).holder()) {
         Ok(meta) => (meta.dev(), meta.ino()) == (ring.identity.dev, ring.identity.ino),
         Err(error) => error.kind() != io::ErrorKind::NotFound,
     }

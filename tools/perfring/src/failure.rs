@@ -1,7 +1,7 @@
 //! All failures of the command: a message and an exit code for each.
 
 use crate::verbosity::{has_details, has_summaries};
-use perfring_consumer::{AttachError, Location, ReadError};
+use perfring_consumer::{AttachError, BadRing, Location, ReadError};
 use perfring_export::recording::is_recording;
 use perfring_export::{OutputError, Stream, WriteError};
 use perfring_producer::{CpuSetError, CreateError, OpenError};
@@ -139,6 +139,16 @@ impl From<AttachError> for Failure {
                 let what = "is a recording, not a ring: `perfring export` shows what is in it, and \
                             `perfring replay` publishes it into a ring";
                 Failure::Damaged(format!("{location} {what}"))
+            }
+            AttachError::Bad {
+                location,
+                source: BadRing::Foreign { .. } | BadRing::Short { .. },
+            } if location.holder() != location.path() => {
+                let image = location.holder();
+                let image = image.display();
+                Failure::Damaged(format!(
+                    "{error}; `perfring dump --image {image}` finds the rings of {image}"
+                ))
             }
             error if error.is_shortage() => {
                 Failure::Shortage(format!("{error}: raise the limit of open files (`ulimit -n`)"))

@@ -92,11 +92,17 @@ impl RingFile {
         let (file, within) = match opened {
             Ok(file) => (file, None),
             Err(source) => match image::within(&location) {
-                Some(_) if write => {
+                Some(within) if write && within.has_ring() => {
                     return Err(no_file(io::ErrorKind::Unsupported, denied::WITHIN));
                 }
-                Some((file, offset)) => (file, Some(offset)),
-                None => return Err(denied::opening(&location, source, wanted)),
+                Some(within) if !write => match within.open() {
+                    Ok(file) => (file, Some(within.offset)),
+                    Err(source) => {
+                        let holder = Location::File(within.path);
+                        return Err(denied::opening(&holder, source, wanted));
+                    }
+                },
+                _ => return Err(denied::opening(&location, source, wanted)),
             },
         };
         let base = within.unwrap_or(0);
@@ -208,7 +214,7 @@ impl RingFile {
     pub(crate) fn is_named(&self) -> Result<bool, AttachError> {
         let failed = |source| self.io("reading its metadata", source);
         let open = self.file.metadata().map_err(failed)?;
-        match std::fs::metadata(self.location.path()) {
+        match std::fs::metadata(self.location.holder()) {
             Ok(named) => Ok((named.dev(), named.ino()) == (open.dev(), open.ino())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(failed(error)),

@@ -35,8 +35,16 @@ fn a_ring_is_read_at_any_offset_and_neither_written_nor_removed() {
         let error = RingFile::inspect(&place).unwrap_err();
         assert!(matches!(error, AttachError::Bad { source: BadRing::Truncated { .. }, .. }));
     }
-    for elsewhere in ["image@0x10", "image@0xffffffffffffffff", "other@0x0"] {
-        let error = RingFile::inspect(dir.path().join(elsewhere)).unwrap_err();
-        assert!(matches!(error, AttachError::NotFound { .. }), "{error}");
-    }
+    let inspect = |place: &str| RingFile::inspect(dir.path().join(place)).unwrap_err();
+    let foreign = inspect("image@0x10");
+    assert!(
+        matches!(foreign, AttachError::Bad { source: BadRing::Foreign { .. }, .. }),
+        "{foreign}"
+    );
+    let beyond = inspect("image@0x7fffff0000000000");
+    assert!(matches!(beyond, AttachError::Bad { source: BadRing::Short { .. }, .. }), "{beyond}");
+    let missing = inspect("other@0x0");
+    assert!(matches!(missing, AttachError::NotFound { .. }), "{missing}");
+    let no_file = inspect(".@0x0");
+    assert!(matches!(no_file, AttachError::Io { .. }), "{no_file}");
 }

@@ -9,7 +9,7 @@ use crate::args::show_size;
 use crate::failure::{Failure, note, summary};
 use crate::figures::boot;
 use crate::stop::Stop;
-use perfring_consumer::{Layout, Location, Snapshot};
+use perfring_consumer::{BadRing, Item, Layout, Location, Snapshot};
 use perfring_export::Stream;
 use perfring_figures::accounts::Balance;
 use perfring_figures::owner::count;
@@ -47,6 +47,9 @@ pub(crate) fn only_ring(image: &Location, stop: &Stop) -> Result<Option<Location
         .collect();
     refused(image, &scan);
     match rings.iter().filter(|(found, ..)| found.inside.is_none()).collect::<Vec<_>>()[..] {
+        [] if !scan.found.is_empty() => Err(Failure::Damaged(format!(
+            "{image}: no ring of it is whole: the notes above say what is wrong with each"
+        ))),
         [] => Err(Failure::NotFound(format!(
             "{image}: no ring begins at a page of it, of {} that were read: a ring in a file system that compresses or \
              encrypts, or in memory that was left out of a dump, cannot be found",
@@ -124,15 +127,15 @@ fn intact(ring: &Location) -> String {
         Ok(snapshot) => snapshot,
         Err(_) => return "its positions are damaged".to_owned(),
     };
-    let (mut records, mut damage) = (0, None);
+    let (mut records, mut damage) = (0u64, None);
     for item in &snapshot {
         match item {
-            Ok(_) => records += 1,
+            Ok(item) => records += u64::from(matches!(item, Item::Record(_))),
             Err(error) => damage = Some(error),
         }
     }
     let written = snapshot.totals().producer.written.records;
-    let records = count(records, "item");
+    let records = count(records, "record");
     let adds_up = Balance::of(snapshot.layout().policy, snapshot.totals()).holds();
     match damage {
         None if !adds_up => format!(
@@ -150,7 +153,17 @@ fn refused(image: &Location, scan: &Scan) {
     let bad = scan.found.iter().filter_map(|found| Some((found, found.layout.err()?)));
     let (shown, all) = (bad.clone().take(REFUSED), bad.count());
     for (found, error) in shown {
-        note(&format!("{image}: a ring's first page at {:#x}, and no ring: {error}", found.offset));
+        let advice = match error {
+            BadRing::Truncated { needed, .. } => format!(
+                "; lengthen a copy of the image to see what is there: `truncate -s {} COPY`",
+                found.offset.saturating_add(needed)
+            ),
+            _ => String::new(),
+        };
+        note(&format!(
+            "{image}: a ring's first page at {:#x}, and no ring: {error}{advice}",
+            found.offset
+        ));
     }
     let more = all.saturating_sub(REFUSED) as u64 + scan.more;
     if more > 0 {

@@ -77,7 +77,7 @@ fn layout(report: &mut Report, location: &Location, layout: &Layout) -> Result<(
 
 /// Reports its file system, who may use it, and whether locks work there.
 fn file(report: &mut Report, location: &Location, layout: &Layout) -> Result<(), Failure> {
-    let path = location.path();
+    let path = location.holder();
     let (Ok(meta), Ok(fs)) = (fs::metadata(&path), FileSystem::of(&path)) else {
         return report.note("file", "it was removed a moment ago");
     };
