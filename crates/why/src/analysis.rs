@@ -2,7 +2,7 @@
 
 use crate::case::{Case, Coverage, GapCase, HeldBy, LossCase, ReadCase, What};
 use crate::cover::Cover;
-use crate::evidence::{Events, Evidence, Fact, Writer};
+use crate::evidence::{Events, Evidence, Fact, Holder, Writer};
 use crate::finding::{Kind, Report};
 use crate::gap::Gap;
 use crate::looks::Looks;
@@ -296,7 +296,13 @@ impl Analysis {
             Some(loss) if loss.2.seats.is_empty() && self.unseen.len() < KEPT => {
                 self.unseen.push((ring, loss));
             }
-            Some((from, until, loss)) => {
+            Some((from, until, mut loss)) => {
+                // Processes are looked at more often than seats.
+                for seat in &mut loss.seats {
+                    if seat.holder == Holder::Alive && self.looks.is_stopped_at(seat.pid, from) {
+                        seat.holder = Holder::Stopped;
+                    }
+                }
                 self.judge(What::Loss(loss), ring, from, until.saturating_sub(from));
             }
             None => {}

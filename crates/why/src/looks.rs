@@ -78,6 +78,11 @@ impl Looks {
     }
 
     /// Returns for how long a gap's process was stopped.
+    /// Returns whether looks on either side of a time found a process stopped.
+    pub(crate) fn is_stopped_at(&self, pid: u32, time: u64) -> bool {
+        self.stopped.get(&pid).is_some_and(|stops| stops.is_at(time))
+    }
+
     pub(crate) fn stopped_of(&self, gap: &Gap, coverage: Coverage) -> Stopped {
         let within = |(begin, end): &(u64, u64)| self.stopped(gap.thread.pid, *begin, *end);
         match coverage {

@@ -42,6 +42,7 @@ fn evidence(line: &str) -> Evidence {
         // The position of a record is its time.
         "read" => Fact::Read { ring: 0, number: 0, pid: 20, pos: us(2), look: pos },
         "stop-reader" => Fact::Stopped { pid: 20, stopped: true, before: us(2), look: pos },
+        "go-reader" => Fact::Stopped { pid: 20, stopped: false, before: pos, look: pos },
         "in-reader" => switched(Thread { pid: 20, tid: 20 }, Switch::In, None),
         "out-reader" => switched(Thread { pid: 20, tid: 20 }, Switch::Out, task(3)),
         "preempt-reader" => switched(Thread { pid: 20, tid: 20 }, Switch::Preempted, task(3)),
@@ -579,6 +580,19 @@ fn losses_of_a_burst_are_one_finding_and_of_several_consumers_none_is_blamed() {
 }
 
 /// A live ring says how its processes are now, which is not how they were: the cause stays unknown.
+#[test]
+fn a_consumer_that_looks_found_stopped_was_stopped_though_its_seat_is_seen_later() {
+    let cause = |looks: &str| {
+        let report = report(&format!("0 seat consumer alive\n{looks}"));
+        only(&report, Kind::Loss).cause
+    };
+    assert_eq!(cause("10 stop-reader 5\n20 lost 40 full\n30 stop-reader 10"), "consumer stopped");
+    assert_eq!(cause("10 stop-reader 5\n20 lost 40 full"), "consumer stopped");
+    assert_eq!(cause("20 lost 40 full\n30 stop-reader 10"), "slow consumer", "stopped later");
+    let ended = "10 stop-reader 5\n15 go-reader\n20 lost 40 full\n30 stop-reader 25";
+    assert_eq!(cause(ended), "slow consumer", "it ran at that time");
+}
+
 #[test]
 fn a_loss_in_a_live_ring_says_how_its_processes_are_now() {
     let how = "how its processes were at that time is not recorded; `perfring record DIR --why` records it";

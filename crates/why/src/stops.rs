@@ -46,6 +46,16 @@ impl Stops {
         }
     }
 
+    /// Returns whether it was stopped at a time: the last look before it found it so, and the next one, too, if there was one.
+    pub(crate) fn is_at(&self, time: u64) -> bool {
+        let before = self.looks.iter().rev().find(|look| look.until <= time);
+        let ends = |look: &Look| self.ends.iter().copied().find(|end| *end >= look.until);
+        before.is_some_and(|look| match ends(look) {
+            None => true,
+            Some(end) => self.looks.iter().any(|next| next.from >= time && next.until <= end),
+        })
+    }
+
     /// Returns for how long it was stopped in a time in which it had no CPU. Two looks on either side of a moment at which it
     /// ran say nothing of the time between them, so only looks within this time count.
     pub(crate) fn within(&self, from: u64, until: u64) -> Stopped {
