@@ -61,6 +61,9 @@ impl Requests {
 
     /// Removes the times at which records were observed, and sorts metrics, whose order says nothing.
     fn comparable(mut self) -> Self {
+        for metrics in &mut self.metrics {
+            metrics.resource_metrics.sort_by_key(|of| format!("{:?}", of.resource));
+        }
         let scopes = self.metrics.iter_mut().flat_map(|metrics| &mut metrics.resource_metrics);
         for metrics in scopes.flat_map(|of| &mut of.scope_metrics).map(|of| &mut of.metrics) {
             for metric in metrics.iter_mut() {

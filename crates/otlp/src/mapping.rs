@@ -79,6 +79,10 @@ impl Mapping {
     /// Checks bounds and limits.
     #[cfg(any(feature = "file", feature = "http"))]
     pub(crate) fn check(&self, name: &str) -> Result<(), OutputError> {
+        if self.signals.is_empty() {
+            let why = "signals is empty, so nothing would be sent: name some, or remove the output";
+            return Err(OutputError::new(name, why));
+        }
         self.buckets.check().map_err(|why| OutputError::new(name, why))?;
         let limits = [
             ("batch_items", self.batch_items),

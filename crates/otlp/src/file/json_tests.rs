@@ -255,6 +255,9 @@ fn options_that_mean_nothing_here_are_refused() {
     options.lines.integers = Integers::Text;
     let refused = OtlpFile::check("out", &options).unwrap_err().to_string();
     assert!(refused.contains("remove `integers`"), "{refused}");
+    let options: FileOptions = toml::from_str("signals = []").unwrap();
+    let refused = OtlpFile::check("out", &options).unwrap_err().to_string();
+    assert!(refused.contains("nothing would be sent"), "{refused}");
     let options: FileOptions = toml::from_str("batch_items = 0").unwrap();
     let refused = OtlpFile::open("out", &options).unwrap_err().to_string();
     assert!(refused.contains("batch_items"), "{refused}");
