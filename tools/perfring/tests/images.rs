@@ -1,6 +1,7 @@
 //! Rings inside larger files: raw images and core files. `tools/guest` has those of guests that died.
 
 use crate::command::{Place, publish, run};
+use crate::files::exported;
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::workspace;
 use std::fs;
@@ -90,6 +91,33 @@ fn a_ring_in_an_image_and_in_a_core_file_is_shown_like_its_file() {
     }
     println!("{shown} times");
     assert!(shown >= 4 * 15);
+}
+
+#[test]
+fn two_rings_of_one_image_are_recorded_as_two_and_a_wrong_place_is_one_of_the_image() {
+    let place = Place::new();
+    let (mut image, mut places) = (vec![0u8; PAGE], Vec::new());
+    for text in [b"one\n", b"two\n"] {
+        let ring = place.ring(&[]);
+        publish(&ring, text);
+        places.push(image.len());
+        image.extend(fs::read(&ring).unwrap());
+        image.resize(image.len().next_multiple_of(PAGE), 0);
+        fs::remove_file(ring).unwrap();
+    }
+    let (file, out) = (write(&place, "image", &image), place.path("run.perfrec"));
+    let out = out.to_str().unwrap();
+    let [one, two] = [places[0], places[1]].map(|at| format!("{file}@{at:#x}"));
+    let done = run(&["-v", "record", &one, &two, "-o", out, "--for", "300ms"], b"");
+    let said = done.err();
+    assert_eq!(done.code(), 0, "{said}");
+    assert!(!said.contains("removed") && !said.contains(" now"), "{said}");
+    assert_eq!(exported(out, &[]).len(), 2, "{said}");
+    let doctor = run(&["doctor", &one], b"").out();
+    assert!(!doctor.contains("removed"), "{doctor}");
+    let advice = format!("`perfring dump --image {file}` finds the rings of {file}");
+    run(&["dump", &format!("{file}@0x10")], b"").refuses(4, &advice);
+    run(&["dump", &format!("{file}.no@0x10")], b"").refuses(3, "does not exist");
 }
 
 #[test]
