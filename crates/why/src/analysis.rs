@@ -22,7 +22,7 @@ const SETTLES: u64 = 100_000_000;
 const BURST: u64 = 1_000_000_000;
 /// The limit of findings that are kept: the worst.
 const KEPT: usize = 10_000;
-/// The findings among which that of the holder of a lock is.
+/// How many preempted threads are remembered, for what their locks held up.
 const RECENT: usize = 64;
 /// The number of no ring: what happened to the machine.
 const NO_RING: u32 = u32::MAX;
@@ -90,6 +90,8 @@ pub struct Analysis {
     readers: Threads,
     first: Option<u64>,
     newest: u64,
+    /// The last gaps with the cause "preempted": the process, from when, until when, and the task that ran.
+    preempted: VecDeque<(u32, u64, u64, Option<String>)>,
     report: Report,
 }
 
@@ -121,6 +123,7 @@ impl Analysis {
             readers: Threads::default(),
             first: None,
             newest: 0,
+            preempted: VecDeque::new(),
             report: Report::default(),
         }
     }
@@ -219,7 +222,7 @@ impl Analysis {
                 self.judge(What::Clock(by), NO_RING, before, time.saturating_sub(before));
             }
             Fact::Read { ring, number, pid, pos, look } => {
-                let thread = self.readers.writer_of(pid);
+                let thread = self.readers.only_thread_of(pid);
                 let did = thread.and_then(|thread| self.readers.looked(look, thread));
                 if let Some(late) = self.reads.look((ring, number, pid), pos, look, did) {
                     self.judge_late(late);
@@ -357,14 +360,12 @@ impl Analysis {
             let why = Some("stopped by a signal or a debugger".to_owned());
             return HeldBy { why, ..held };
         }
-        let own = self.report.findings.iter().rev().take(RECENT).find(|finding| {
-            let end = finding.time.saturating_add(finding.length);
-            finding.kind == Kind::Gap
-                && finding.thread.is_some_and(|thread| thread.pid == held.pid)
-                && (finding.time < gap.until && end > gap.from)
+        let own = self.preempted.iter().rev().find(|(pid, from, until, _)| {
+            let common = (*until).min(gap.until).saturating_sub((*from).max(gap.from));
+            *pid == held.pid && common > held.least / 2
         });
-        let why = own.filter(|own| own.cause == "preempted").map(|own| match &own.by {
-            Some((_, by)) => format!("preempted by {by}"),
+        let why = own.map(|(_, _, _, by)| match by {
+            Some(by) => format!("preempted by {by}"),
             None => "preempted".to_owned(),
         });
         HeldBy { why, ..held }
@@ -374,7 +375,7 @@ impl Analysis {
         let Late { ring, number, pid, from, until, worst, .. } = late;
         let reader = self.owners.consumer(ring, number, pid);
         let stopped = self.looks.stopped(pid, from, until);
-        let gap = self.readers.writer_of(pid).and_then(|thread| late.watched(thread));
+        let gap = self.readers.only_thread_of(pid).and_then(|thread| late.watched(thread));
         let is_whole = |gap: &Gap| self.cover.of(gap) == Coverage::Whole && !gap.parts.contradicted;
         let parts = gap.filter(is_whole).map(|gap| (gap.parts, from.saturating_sub(gap.from)));
         let lasted = until.saturating_sub(from);
@@ -393,6 +394,15 @@ impl Analysis {
             return;
         }
         let finding = finding(&case, rule);
+        if let (Kind::Gap, "preempted", Some(thread)) =
+            (finding.kind, finding.cause, finding.thread)
+        {
+            if self.preempted.len() >= RECENT {
+                self.preempted.pop_front();
+            }
+            let by = finding.by.as_ref().map(|(_, by)| by.clone());
+            self.preempted.push_back((thread.pid, time, time.saturating_add(length), by));
+        }
         let sum = self.report.sums.entry((finding.kind, finding.cause)).or_default();
         sum.findings += 1;
         sum.length = sum.length.saturating_add(length);

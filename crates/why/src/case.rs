@@ -131,14 +131,22 @@ impl Case<'_> {
     }
 
     /// Returns for how long the producers of a gap's ring waited for another one, at least. A thread that waited in a call in
-    /// which no producer waits did not wait for the ring.
+    /// which no producer waits did not wait for the ring. Without the kernel's switches the thread may have slept.
     pub(crate) fn held_up(&self) -> Option<u64> {
-        let gap = self.gap()?;
+        let (gap, parts) = (self.gap()?, self.watched()?);
         let waits_elsewhere = gap.call.as_ref().is_some_and(|(call, _)| {
             !["futex", "clock_nanosleep", "nanosleep", "sched_yield"].contains(&&**call)
         });
-        let most = self.watched().map_or(u64::MAX, |parts| parts.waited.saturating_add(parts.ran));
-        gap.held.as_ref().filter(|_| !waits_elsewhere).map(|held| held.least.min(most))
+        let held = gap.held.as_ref().filter(|_| !waits_elsewhere)?;
+        Some(held.least.min(parts.waited.saturating_add(parts.ran)))
+    }
+
+    /// Returns for how long a gap's thread waited while its cgroup waited for memory, at least. A thread that was found in a
+    /// system call waited for that, and the cgroup's figure is another task's.
+    pub(crate) fn stalled(&self) -> Option<u64> {
+        let (gap, parts) = (self.gap()?, self.watched()?);
+        let in_call = gap.call.as_ref().map_or(0, |(_, ns)| *ns);
+        Some(gap.stalled.min(parts.waited.saturating_sub(in_call)))
     }
 
     /// Returns the loss, if it is one by this cause.

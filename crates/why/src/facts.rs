@@ -227,9 +227,10 @@ impl Facts {
             let thread = Thread { pid: it.pid, tid: it.tid };
             self.say(time, Fact::InCall { thread, look: it.look, name: text(&it.name) });
         } else if let Some(it) = pod::<Steal>(record) {
-            // Both totals were rounded down.
-            let added = it.added.saturating_sub(u64::from(it.tick) * 1_000);
-            self.say(time, Fact::Stolen { cpu: it.cpu, before: it.before, added });
+            // Both totals were rounded down, and the kernel adds to them a tick after the CPU is back.
+            let tick = u64::from(it.tick) * 1_000;
+            let (before, added) = (it.before.saturating_sub(tick), it.added.saturating_sub(tick));
+            self.say(time, Fact::Stolen { cpu: it.cpu, before, added });
         } else if let Some(it) = pod::<Memory>(record) {
             self.say(time, Fact::Stalled { pid: it.pid, before: it.before, added: it.added });
         } else if let Some(it) = pod::<Suspend>(record) {

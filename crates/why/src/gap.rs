@@ -6,17 +6,26 @@ use crate::evidence::Thread;
 const WAITS: usize = 256;
 /// The limit of tasks that are told apart among those that ran while a thread was preempted.
 const TASKS: usize = 64;
-/// Page faults that follow each other within this time are one run of faults, ns: a fault takes half a microsecond to a few,
-/// and an observed one some more.
-pub(crate) const FAULT_RUN: u64 = 10_000;
+/// Two page faults of one run are this far apart at most, ns. A fault takes half a microsecond to a few, and up to 100 µs in a
+/// virtual machine whose host has to provide the page.
+const FAULTS_APART: u64 = 128_000;
+/// The faults of a run are this far apart on average at most, ns: the code between them would be most of the time otherwise.
+const FAULTS_MEAN: u64 = 20_000;
+/// A fault that follows on a run of this many may be the reason for the time up to the next fault,
+const FAULTS_MANY: u64 = 16;
+/// if that is at most this long, ns: a huge page, or one that the host has to fetch, takes milliseconds.
+const FAULT_LONGEST: u64 = 30_000_000;
 
 /// What a thread did in a time that the kernel's switches cover, ns of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     /// It had a CPU.
     pub ran: u64,
-    /// Within that time: page faults followed each other without a pause of 10 µs.
+    /// Within that time: page faults followed each other, 20 µs apart on average, and 128 µs at most.
     pub faulting: u64,
+    /// Within the rest of it: times between two page faults that the first of them, the last of a run, may have taken, or the
+    /// thread's own code. The kernel does not say when a fault ends.
+    pub faulting_or_own: u64,
     /// How many page faults there were.
     pub faults: u64,
     /// It could run, and others did: these tasks.
@@ -37,8 +46,24 @@ pub struct Parts {
     pub migrations: u64,
     /// The kernel's switches and the records contradict each other: something is missing.
     pub contradicted: bool,
-    /// The time of the last page fault of a run.
-    last_fault: Option<u64>,
+    /// The page faults that follow each other now.
+    run: Option<Run>,
+}
+
+/// Page faults that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    first: u64,
+    last: u64,
+    faults: u64,
+}
+
+impl Run {
+    /// Returns for how long the faults followed each other; 0 if that was not close enough.
+    fn length(self) -> u64 {
+        let length = self.last.saturating_sub(self.first);
+        if length <= (self.faults - 1).saturating_mul(FAULTS_MEAN) { length } else { 0 }
+    }
 }
 
 impl Parts {
@@ -46,6 +71,11 @@ impl Parts {
     #[must_use]
     pub fn off_cpu(&self) -> u64 {
         self.preempted_in_all().saturating_add(self.kept)
+    }
+
+    /// Returns the time for which its own code ran, without the times that page faults took or may have taken.
+    pub(crate) fn own_code(&self) -> u64 {
+        self.ran.saturating_sub(self.faulting).saturating_sub(self.faulting_or_own)
     }
 
     /// Returns the time for which other tasks ran in its place.
@@ -89,11 +119,18 @@ impl Parts {
 
     pub(crate) fn add_fault(&mut self, time: u64) {
         self.faults += 1;
-        if let Some(last) = self.last_fault {
-            let since = time.saturating_sub(last);
-            self.faulting += if since <= FAULT_RUN { since } else { 0 };
+        let mut new = Run { first: time, last: time, faults: 1 };
+        if let Some(run) = self.run {
+            let since = time.saturating_sub(run.last);
+            if since <= FAULTS_APART {
+                new = Run { last: time, faults: run.faults + 1, ..run };
+            } else {
+                self.end_faults();
+                let is_dense = run.length() > 0 && run.faults >= FAULTS_MANY;
+                self.faulting_or_own += if is_dense && since <= FAULT_LONGEST { since } else { 0 };
+            }
         }
-        self.last_fault = Some(time);
+        self.run = Some(new);
     }
 
     /// Adds what the thread did after that.
@@ -101,6 +138,7 @@ impl Parts {
         let sums = [
             (&mut self.ran, later.ran),
             (&mut self.faulting, later.faulting),
+            (&mut self.faulting_or_own, later.faulting_or_own),
             (&mut self.faults, later.faults),
             (&mut self.preempted_by_unknown, later.preempted_by_unknown),
             (&mut self.kept, later.kept),
@@ -120,9 +158,9 @@ impl Parts {
         self.contradicted |= later.contradicted;
     }
 
-    /// Ends a run of faults: it left its CPU.
+    /// Ends a run of faults: the thread left its CPU, or the time that is looked at ends.
     pub(crate) fn end_faults(&mut self) {
-        self.last_fault = None;
+        self.faulting += self.run.take().map_or(0, Run::length);
     }
 }
 

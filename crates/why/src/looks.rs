@@ -77,12 +77,12 @@ impl Looks {
         self.stopped.get(&pid).map_or(Stopped::default(), |stops| stops.within(from, until))
     }
 
-    /// Returns for how long a gap's process was stopped.
     /// Returns whether looks on either side of a time found a process stopped.
     pub(crate) fn is_stopped_at(&self, pid: u32, time: u64) -> bool {
         self.stopped.get(&pid).is_some_and(|stops| stops.is_at(time))
     }
 
+    /// Returns for how long a gap's process was stopped.
     pub(crate) fn stopped_of(&self, gap: &Gap, coverage: Coverage) -> Stopped {
         let within = |(begin, end): &(u64, u64)| self.stopped(gap.thread.pid, *begin, *end);
         match coverage {
@@ -123,7 +123,7 @@ impl Looks {
     pub(crate) fn stolen_of(&self, gap: &Gap) -> u64 {
         let stolen =
             gap.cpu.filter(|_| gap.parts.migrations == 0).and_then(|cpu| self.stolen.get(&cpu));
-        stolen.map_or(0, |stolen| stolen.during(gap.from, gap.until))
+        stolen.map_or(0, |stolen| stolen.within(gap.from, gap.until))
     }
 
     /// Returns for how long the cgroup of a gap's process waited for memory, at least.

@@ -7,10 +7,11 @@ use std::collections::{HashMap, VecDeque};
 /// The limit of records that are remembered until they are read; beyond it the oldest are forgotten.
 const MOST: usize = 1 << 16;
 
-/// Consumers that are followed, by their rings and their seats' numbers.
+/// Consumers that are followed.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
-    readers: HashMap<(u32, u32), Follower>,
+    /// By their rings, and the numbers of their seats.
+    readers: HashMap<u32, HashMap<u32, Follower>>,
     /// The time between two records that are remembered, ns: half of what counts as late.
     grain: u64,
     late: u64,
@@ -56,7 +57,7 @@ impl Reads {
 
     /// A record was published.
     pub(crate) fn record(&mut self, ring: u32, pos: u64, time: u64) {
-        for (_, follower) in self.readers.iter_mut().filter(|((of, _), _)| *of == ring) {
+        for follower in self.readers.get_mut(&ring).into_iter().flat_map(HashMap::values_mut) {
             let last = follower.unread.back().map_or(0, |(_, time)| *time);
             if time.saturating_sub(last) >= self.grain {
                 if follower.unread.len() >= MOST {
@@ -76,7 +77,7 @@ impl Reads {
         look: u64,
         did: Option<(u64, Parts)>,
     ) -> Option<Late> {
-        let follower = self.readers.entry((ring, number)).or_default();
+        let follower = self.readers.entry(ring).or_default().entry(number).or_default();
         while follower.unread.front().is_some_and(|(at, _)| *at < pos) {
             follower.unread.pop_front();
         }
@@ -110,8 +111,8 @@ impl Reads {
 
     /// Returns the times that last up to the end.
     pub(crate) fn end(&mut self) -> Vec<Late> {
-        let mut all: Vec<Late> =
-            self.readers.values_mut().filter_map(|follower| follower.late.take()).collect();
+        let followers = self.readers.values_mut().flat_map(HashMap::values_mut);
+        let mut all: Vec<Late> = followers.filter_map(|follower| follower.late.take()).collect();
         all.sort_by_key(|late| (late.from, late.ring, late.number));
         all
     }

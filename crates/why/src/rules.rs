@@ -10,8 +10,8 @@ use crate::finding::Certainty::{self, Certain, Likely};
 use crate::gap::Parts;
 use crate::names::span;
 use crate::sentences::{
-    consumer, culprits, culprits_of, hold, holder, holds_up, how_long, is, is_how, lapped, named,
-    no_task, of_seat, rest, waits,
+    consumer, culprits, culprits_of, faults, hold, holder, holds_up, how_long, is, is_how, lapped,
+    named, no_task, of_seat, rest, waits,
 };
 use perfring_consumer::Cause;
 
@@ -61,11 +61,11 @@ pub(crate) static RULES: [Rule; 34] = [
     Rule {
         cause: "throttled", certainty: Likely, bars: true, by: no_task,
         explains: |case| Some(case.gap()?.throttled.min(case.watched()?.off_cpu())),
-        sentence: |case| format!("its cgroup had used up its quota of CPU time, and was throttled for {} at least{}", span(case.gap().map_or(0, |gap| gap.throttled)), rest(case)),
+        sentence: |case| format!("its cgroup had used up its quota of CPU time, and was throttled for {} in the sum of its CPUs{}", span(case.gap().map_or(0, |gap| gap.throttled)), rest(case)),
     },
     Rule {
         cause: "memory.high", certainty: Likely, bars: true, by: no_task,
-        explains: |case| Some(case.gap()?.stalled.min(case.watched()?.waited + case.watched()?.ran)),
+        explains: |case| case.stalled(),
         sentence: |case| format!("its cgroup went over memory.high, and its tasks waited for memory for {} at least{}", span(case.gap().map_or(0, |gap| gap.stalled)), rest(case)),
     },
     Rule {
@@ -97,7 +97,7 @@ pub(crate) static RULES: [Rule; 34] = [
     Rule {
         cause: "stolen", certainty: Likely, bars: false, by: no_task,
         explains: |case| Some(case.gap()?.stolen.min(case.watched()?.ran)),
-        sentence: |case| format!("it had a CPU, and the hypervisor gave that to others for {} at least, as steal in /proc/stat says{}", span(case.gap().map_or(0, |gap| gap.stolen)), rest(case)),
+        sentence: |case| format!("it had a CPU, and the hypervisor gave that to others for {} at least, by steal in /proc/stat{}", span(case.gap().map_or(0, |gap| gap.stolen)), rest(case)),
     },
     Rule {
         cause: "page faults", certainty: Likely, bars: false, by: no_task,
@@ -106,13 +106,13 @@ pub(crate) static RULES: [Rule; 34] = [
     },
     Rule {
         cause: "own code", certainty: Certain, bars: false, by: no_task,
-        explains: |case| case.gap()?.has_faults.then_some(case.watched()?.ran.saturating_sub(case.watched()?.faulting)),
+        explains: |case| case.gap()?.has_faults.then_some(case.watched()?.own_code()),
         sentence: |case| format!("it had a CPU for {}, so its own code, or the kernel on its behalf, took that long{}", span(case.watched().map_or(0, |parts| parts.ran)), rest(case)),
     },
     Rule {
         cause: "own code or page faults", certainty: Certain, bars: false, by: no_task,
-        explains: |case| (!case.gap()?.has_faults).then_some(case.watched()?.ran),
-        sentence: |case| format!("it had a CPU for {}: its own code took that long, or page faults did, which are not all recorded{}", span(case.watched().map_or(0, |parts| parts.ran)), rest(case)),
+        explains: |case| (!case.gap()?.has_faults || case.watched()?.faulting_or_own > 0).then_some(case.watched()?.ran),
+        sentence: |case| format!("it had a CPU for {}: its own code took that long, or page faults did, {}{}", span(case.watched().map_or(0, |parts| parts.ran)), faults(case), rest(case)),
     },
     Rule {
         cause: "several", certainty: Certain, bars: false, by: no_task,

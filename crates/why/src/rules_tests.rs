@@ -166,7 +166,7 @@ const CASES: [(&str, &str, &str); 34] = [
          89990 in 0
          90000 write
          95000 throttled 75000 89000",
-        "was throttled for 84.0 ms at least",
+        "was throttled for 84.0 ms in the sum of its CPUs",
     ),
     (
         "memory.high",
@@ -235,9 +235,9 @@ const CASES: [(&str, &str, &str); 34] = [
          2 preempt 0 99
          3 in 0
          30000 write
-         20000 steal 0 15000
+         20000 steal 1 15000
          40000 steal 20000 19000",
-        "it had a CPU, and the hypervisor gave that to others for 24.0 ms at least, as steal in /proc/stat says (ran",
+        "it had a CPU, and the hypervisor gave that to others for 24.0 ms at least, by steal in /proc/stat (ran",
     ),
     (
         "page faults",
@@ -579,7 +579,6 @@ fn losses_of_a_burst_are_one_finding_and_of_several_consumers_none_is_blamed() {
     assert_eq!(only(&report, Kind::Loss).cause, UNKNOWN);
 }
 
-/// A live ring says how its processes are now, which is not how they were: the cause stays unknown.
 #[test]
 fn a_consumer_that_looks_found_stopped_was_stopped_though_its_seat_is_seen_later() {
     let cause = |looks: &str| {
@@ -593,6 +592,7 @@ fn a_consumer_that_looks_found_stopped_was_stopped_though_its_seat_is_seen_later
     assert_eq!(cause(ended), "slow consumer", "it ran at that time");
 }
 
+/// A live ring says how its processes are now, which is not how they were: the cause stays unknown.
 #[test]
 fn a_loss_in_a_live_ring_says_how_its_processes_are_now() {
     let how = "how its processes were at that time is not recorded; `perfring record DIR --why` records it";
@@ -699,6 +699,102 @@ fn the_holder_of_a_lock_is_named_with_what_kept_it() {
     // It waited for its input, in a call in which no producer waits.
     let (cause, _) = gap(&waits("20000 call read").replace("0 holder\n", ""));
     assert_eq!(cause, "system call");
+}
+
+/// The kernel adds a steal to its figure when the CPU is back: it may have been before a gap that begins before the next look.
+#[test]
+fn a_steal_that_may_have_ended_before_a_gap_is_not_its_cause() {
+    let own = "0 watch\n0 faults\n31000 write\n31001 preempt 0 99\n31002 in 0\n41000 write\n";
+    assert_eq!(gap(&format!("{own}40000 steal 20000 30000")).0, "own code");
+    assert_eq!(gap(&format!("{own}40000 steal 31000 9000")).0, "stolen");
+}
+
+/// A holder that was preempted for a moment was kept by something else.
+#[test]
+fn a_holder_is_called_preempted_only_for_most_of_the_time() {
+    let briefly = "200 preempt-reader 1 99\n3000 in-reader 1\n3010 holder\n79000 holder";
+    let case = format!(
+        "0 watch\n0 holder\n1 write\n10 out 0 0\n{briefly}\n80000 held 200\n89990 in 0\n90000 write"
+    );
+    let report = report(&case);
+    let of = |finding: &&Finding| finding.thread == Some(SHOP);
+    let gap = report.findings.iter().find(of).unwrap();
+    assert_eq!(gap.cause, "held up");
+    assert!(!gap.sentence.contains("itself"), "{}", gap.sentence);
+}
+
+/// Without the kernel's events, the thread may have slept.
+#[test]
+fn a_ring_that_is_held_up_says_nothing_of_a_thread_that_is_not_watched() {
+    let (cause, _) = gap("1 write\n80000 held 200\n90000 write");
+    assert_eq!(cause, UNKNOWN);
+}
+
+/// The figure of a cgroup may be another task's: a thread that ran, or waited in a system call, is not blamed for it.
+#[test]
+fn a_cgroup_that_waits_for_memory_explains_only_waits_outside_of_system_calls() {
+    let stalled = "20000 stall 1 19000\n80000 stall 20000 60000";
+    assert_eq!(gap(&format!("0 watch\n0 faults\n1 write\n{stalled}\n90000 write")).0, "own code");
+    let waited = "0 watch\n1 write\n10 out 0 0\n";
+    let called = format!("{waited}10000 call epoll_wait\n{stalled}\n89990 in 0\n90000 write");
+    assert_eq!(gap(&called).0, "system call");
+}
+
+/// What a thread with a CPU did between two page faults, the kernel does not say.
+#[test]
+fn a_long_fault_among_many_is_told_from_its_own_code_only_where_that_can_be_known() {
+    let faults = |from: u32, every: u32, number: u32| {
+        let lines = (0..number).map(|nth| format!("{} fault\n", from + nth * every));
+        lines.collect::<String>()
+    };
+    let of =
+        |faults: &str, end: u32| gap(&format!("0 watch\n0 faults\n1 write\n{faults}{end} write")).0;
+    // Some take 100 µs, most take a few.
+    let slow = format!("{}{}", faults(2, 5, 100), faults(600, 100, 3));
+    assert_eq!(of(&slow, 1000), "page faults");
+    // The code between them takes most of the time.
+    assert_eq!(of(&faults(2, 60, 100), 6_100), "own code");
+    assert_eq!(of(&faults(2, 500, 20), 10_100), "own code");
+    // One of very many takes milliseconds, or its code does.
+    let long = format!("{}{}", faults(2, 5, 100), faults(9_000, 5, 100));
+    let (cause, sentence) = gap(&format!("0 watch\n0 faults\n1 write\n{long}9600 write"));
+    assert_eq!(cause, "own code or page faults");
+    assert!(
+        sentence.contains("page faults did, because single ones of many may take"),
+        "{sentence}"
+    );
+    // The own code after the last fault is that.
+    assert_eq!(of(&faults(2, 5, 100), 9_600), "own code");
+}
+
+/// A thread of a consumer that has a CPU at a look need not be the one that reads.
+#[test]
+fn a_consumer_of_two_threads_is_late_for_an_unknown_cause() {
+    let mut analysis = Analysis::new(Options { slower_than: 100_000, since: 0 });
+    let busy = Thread { pid: 20, tid: 21 };
+    let named = Fact::Named { source: None, thread: busy, name: "busy".to_owned() };
+    analysis.add(Evidence { time: 0, fact: named });
+    for line in ["0 watch", "0 read 0", "10 out-reader 0 0"] {
+        analysis.add(evidence(line));
+    }
+    let fact = Fact::Switched { source: 9, thread: busy, cpu: 1, how: Switch::In, next: None };
+    analysis.add(Evidence { time: 20_000, fact });
+    for line in ["500 read 0", "1000 other", "100000 read 0", "150000 read 0", "200000 read 150000"]
+    {
+        analysis.add(evidence(line));
+    }
+    let report = analysis.finish();
+    assert_eq!(only(&report, Kind::Read).cause, UNKNOWN, "{report:#?}");
+}
+
+/// A witness repeats what it said for each file of a recording.
+#[test]
+fn a_seat_that_is_said_again_is_one_finding() {
+    let report = report(
+        "0 seat producer alive held\n5000000 seat producer alive held\n9000000 seat producer alive",
+    );
+    let finding = only(&report, Kind::Owner);
+    assert_eq!((finding.time, finding.length), (0, 9_000_000_000), "{finding:?}");
 }
 
 /// Lost records may be the thread's own: it may have written all the time.

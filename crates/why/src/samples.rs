@@ -26,7 +26,8 @@ impl Delays {
         inside.map(least).fold(0, u64::saturating_add)
     }
 
-    /// Like [`Delays::within`], of a total that grows all the while: what it grew by between two looks was between these.
+    /// Returns how much of them is within a time, at least, if the total grows all the while: the growth between two looks was
+    /// between these.
     pub(crate) fn during(&self, from: u64, until: u64) -> u64 {
         let first = self.0.partition_point(|(_, time, _)| *time <= from);
         let touching = self.0[first..].iter().take_while(|(before, _, _)| *before < until);

@@ -192,6 +192,14 @@ pub(crate) fn waits(case: &Case<'_>) -> String {
     }
 }
 
+/// Says why page faults may have taken the time of a gap.
+pub(crate) fn faults(case: &Case<'_>) -> String {
+    match case.gap().filter(|gap| gap.has_faults) {
+        Some(_) => "because single ones of many may take milliseconds".to_owned(),
+        None => "which are not all recorded".to_owned(),
+    }
+}
+
 /// Adds up the parts of a gap.
 pub(crate) fn rest(case: &Case<'_>) -> String {
     let Some(parts) = case.watched() else { return String::new() };

@@ -38,6 +38,7 @@ impl Tracked {
     /// Returns what the thread did until now: what follows is counted from now on.
     fn upto(&mut self, now: u64) -> Parts {
         let mut parts = std::mem::take(&mut self.parts);
+        parts.end_faults();
         match &mut self.place {
             Place::Cpu(since) => {
                 parts.ran = parts.ran.saturating_add(now.saturating_sub(*since));
@@ -102,11 +103,17 @@ impl Threads {
         self.tracked.remove(&thread.tid);
     }
 
+    /// Returns the thread of a process that has only one.
+    pub(crate) fn only_thread_of(&self, pid: u32) -> Option<Thread> {
+        let known = self.of_process.get(&pid).filter(|known| known.len() == 1)?;
+        known.first().map(|tid| Thread { pid, tid: *tid })
+    }
+
     /// Returns the thread of a process that writes now: its only one, or the only one that has a CPU.
     pub(crate) fn writer_of(&self, pid: u32) -> Option<Thread> {
-        let known = self.of_process.get(&pid)?;
-        if known.len() == 1 {
-            return known.first().map(|tid| Thread { pid, tid: *tid });
+        let only = self.only_thread_of(pid);
+        if only.is_some() {
+            return only;
         }
         let mut running = self.runners.values().filter(|thread| thread.pid == pid);
         running.next().copied().filter(|_| running.next().is_none())
@@ -221,6 +228,7 @@ impl Threads {
             return Wrote::First;
         }
         let mut parts = std::mem::take(&mut tracked.parts);
+        parts.end_faults();
         self.broken.extend(tracked.early.take().map(|record| (thread, record)));
         match tracked.place {
             Place::Cpu(since) => {

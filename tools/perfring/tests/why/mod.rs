@@ -147,13 +147,16 @@ fn part(gap: &Value, name: &str) -> u64 {
 #[track_caller]
 fn is_consistent(gap: &Value) {
     let length = gap["duration_ns"].as_u64().unwrap();
-    let own = part(gap, "ran_ns") - part(gap, "faulting_ns");
+    let (ran, faulting) = (part(gap, "ran_ns"), part(gap, "faulting_ns"));
+    let faulting_or_own = part(gap, "faulting_or_own_ns");
+    let own = ran - faulting - faulting_or_own;
     let parts = [
         ("preempted", part(gap, "preempted_ns")),
         ("kept waiting", part(gap, "kept_ns")),
         ("blocked", part(gap, "waited_ns")),
-        ("page faults", part(gap, "faulting_ns")),
+        ("page faults", faulting),
         ("own code", own),
+        ("own code or page faults", if faulting_or_own > 0 { ran } else { 0 }),
     ];
     let most = parts.iter().find(|(_, ns)| *ns > length / 2).map_or("several", |(cause, _)| cause);
     let cause = gap["cause"].as_str().unwrap();
@@ -161,8 +164,7 @@ fn is_consistent(gap: &Value) {
         .contains(&cause);
     assert!(special || cause == most, "{gap}");
     // The two clocks differ by some µs at either end.
-    let sum: u64 =
-        own + part(gap, "faulting_ns") + parts[..3].iter().map(|(_, ns)| ns).sum::<u64>();
+    let sum: u64 = ran + parts[..3].iter().map(|(_, ns)| ns).sum::<u64>();
     assert!(sum.abs_diff(length) < 100_000, "{sum} of {length}: {gap}");
 }
 
