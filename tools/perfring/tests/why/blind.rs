@@ -4,9 +4,9 @@ use super::shop::Shop;
 use super::{Recorded, is_forbidden};
 use crate::command::{Live, Place, json_lines, run};
 use nix::sys::signal::Signal;
-use perfring_consumer::advanced::MachineClock;
+use perfring_consumer::{Consumer, Stat, advanced::MachineClock};
 use perfring_testkit::rng::Rng;
-use perfring_testkit::wait::Watchdog;
+use perfring_testkit::wait::{Watchdog, until};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -51,10 +51,11 @@ impl Drop for Group {
     }
 }
 
-/// A cause that was injected, between these two times of this process.
+/// A cause that was injected, between these two times of this process, or into this ring.
 struct Case {
     cause: &'static str,
     pid: u32,
+    ring: String,
     times: (u64, u64),
     /// For how long the cause was there, ns, by a clock that `perfring why` does not see.
     lasted: u64,
@@ -69,7 +70,12 @@ impl Case {
             "preempted" => (times.1 - times.0).saturating_sub(cpu),
             _ => cpu,
         });
-        Case { cause, pid, times, lasted }
+        Case { cause, pid, ring: String::new(), times, lasted }
+    }
+
+    /// One that is no time between two records.
+    fn moment(cause: &'static str, pid: u32, ring: &str, times: (u64, u64)) -> Self {
+        Case { cause, pid, ring: ring.to_owned(), times, lasted: times.1 - times.0 }
     }
 
     /// Returns whether the cause was most of what happened: something else may have disturbed it.
@@ -87,6 +93,16 @@ impl Case {
                     && line["attributes"]["process.pid"] == self.pid
                     && time.is_some_and(|time| time >= self.times.0 && time <= self.times.1)
             };
+            return lines.iter().find(of).unwrap_or(&NONE);
+        }
+        if self.cause == "owner dead" {
+            let of = |line: &&Value| {
+                line["what"] == "owner" && line["attributes"]["process.pid"] == self.pid
+            };
+            return lines.iter().find(of).unwrap_or(&NONE);
+        }
+        if !self.ring.is_empty() {
+            let of = |line: &&Value| line["what"] == "loss" && line["ring"] == *self.ring;
             return lines.iter().find(of).unwrap_or(&NONE);
         }
         let of = |line: &&Value| {
@@ -124,7 +140,8 @@ fn of_many_blind_cases_nearly_all_are_named_rightly() {
     fs::create_dir(&dir).unwrap();
     let start = |name: &str| {
         let ring = dir.join(name).to_str().unwrap().to_owned();
-        let policy = if name == "till" { "drop" } else { "overwrite" };
+        let drops = name == "till" || name.starts_with("drops-");
+        let policy = if drops { "drop" } else { "overwrite" };
         let made = run(&["create", &ring, "--time", "--size", "64K", "--policy", policy], b"");
         assert_eq!(made.code(), 0, "{}", made.err());
         Shop::start(&ring)
@@ -140,14 +157,15 @@ fn of_many_blind_cases_nearly_all_are_named_rightly() {
     let reader = Live::start(&["consume", dir.join("till").to_str().unwrap(), "--follow"]);
     let clock = MachineClock::find().unwrap();
     let mut causes = vec!["blocked", "own code", "page faults", "preempted", "stopped"];
-    causes.extend(["system call", "reader stopped"]);
+    causes.extend(["system call", "reader stopped", "owner dead"]);
+    causes.extend(["slow consumer", "no consumer", "consumer stopped"]);
     if let Some(group) = &group {
         group.take(limited.pid());
         causes.push("throttled");
     }
     let mut recorded = Recorded::begin(place, dir.to_str().unwrap());
     let mut injected = Vec::new();
-    for _ in 0..cases {
+    for nth in 0..cases {
         let cause = causes[rng.index(causes.len())];
         let us = 1_000 + rng.below(30_000);
         let (pid, answer, lasted) = match cause {
@@ -156,7 +174,7 @@ fn of_many_blind_cases_nearly_all_are_named_rightly() {
             }
             // Longer than the time between two looks.
             "system call" => {
-                let us = 60_000 + us * 4;
+                let us = 100_000 + us * 4;
                 (shop.pid(), shop.ask(&format!("write sleep={us} write")), Some(us * 1_000))
             }
             "reader stopped" => {
@@ -168,8 +186,44 @@ fn of_many_blind_cases_nearly_all_are_named_rightly() {
                 // So that a look finds what it has read.
                 pause(250);
                 let (pid, times) = (reader.child.id(), (begun, clock.now_ns()));
-                let (cause, lasted) = ("reader stopped", times.1 - times.0);
-                injected.push(Case { cause, pid, times, lasted });
+                injected.push(Case::moment("reader stopped", pid, "", times));
+                continue;
+            }
+            // Each has a ring of its own, because losses of one ring that follow each other are one finding.
+            "owner dead" | "slow consumer" | "no consumer" | "consumer stopped" => {
+                let begun = clock.now_ns();
+                let name = format!("drops-{nth}");
+                let (mut owner, ring) = (start(&name), dir.join(&name));
+                let ring = ring.to_str().unwrap();
+                owner.ask("write");
+                let mut held = None;
+                let mut follower = None;
+                match cause {
+                    "slow consumer" => held = Some(Consumer::attach(ring).unwrap()),
+                    "consumer stopped" => {
+                        let live = Live::start(&["consume", ring, "--follow"]);
+                        until("it has its seat", || {
+                            let stat = Stat::read(ring).unwrap();
+                            stat.consumer.owner.pid == live.child.id()
+                        });
+                        live.signal(Signal::SIGSTOP);
+                        follower = Some(live);
+                    }
+                    _ => {}
+                }
+                // So that a look finds them.
+                pause(250 + rng.below(100));
+                match cause {
+                    "owner dead" => owner.0.child.kill().unwrap(),
+                    _ => assert_eq!(owner.ask("fill=40")["refused"], 40),
+                }
+                pause(250);
+                let times = (begun, clock.now_ns());
+                injected.push(Case::moment(cause, owner.pid(), &name, times));
+                drop(held);
+                if let Some(live) = follower {
+                    live.signal(Signal::SIGKILL);
+                }
                 continue;
             }
             "own code" => (shop.pid(), shop.ask(&format!("write spin={us} write")), None),
@@ -215,7 +269,7 @@ fn of_many_blind_cases_nearly_all_are_named_rightly() {
         let is_right = match case.cause {
             "stopped" => ["stopped", "stopped briefly"].contains(&&*named),
             // A look may find the call of a short wait, too.
-            "blocked" | "system call" => ["blocked", "system call"].contains(&&*named),
+            "blocked" => ["blocked", "system call"].contains(&&*named),
             cause => named == cause,
         };
         let counted = match named.as_str() {
@@ -237,9 +291,9 @@ fn of_many_blind_cases_nearly_all_are_named_rightly() {
         let named = if is_right || case.is_undisturbed() { named } else { format!("({named})") };
         *table.entry((case.cause, named)).or_default() += 1;
     }
-    println!("{:<16}{:<28}{:>6}", "injected", "named", "cases");
+    println!("{:<18}{:<28}{:>6}", "injected", "named", "cases");
     for ((injected, named), cases) in &table {
-        println!("{injected:<16}{named:<28}{cases:>6}");
+        println!("{injected:<18}{named:<28}{cases:>6}");
     }
     let all = injected.len();
     println!("{right} right, {wrong} wrong, {unknown} unknown, {disturbed} disturbed, of {all}");
