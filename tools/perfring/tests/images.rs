@@ -1,9 +1,10 @@
 //! Rings inside larger files: raw images and core files. `tools/guest` has those of guests that died.
 
-use crate::command::{Place, publish, run};
+use crate::command::{Done, Place, json_lines, perfring, publish, run};
 use crate::files::exported;
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::workspace;
+use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -161,6 +162,31 @@ fn of_several_rings_each_has_a_line_and_a_location() {
         }
         assert!(listed.err().contains("name one to see what it holds"), "{}", listed.err());
     }
+    // In JSON, an object each, and nothing else.
+    for command in ["dump", "stat"] {
+        let listed = run(&[command, "--image", &file, "--json"], b"");
+        assert_eq!(listed.code(), 0, "{}", listed.err());
+        let objects = json_lines(&listed.out());
+        assert_eq!(objects.len(), rings.len());
+        for (object, at) in objects.iter().zip(&places) {
+            let location = format!("{file}@{at:#x}");
+            let alone = json_lines(&run(&["stat", "--json", &location], b"").out());
+            let mut figures = object.as_object().unwrap().clone();
+            let image = figures.remove("image").unwrap();
+            assert_eq!(Some(&figures), alone[0].as_object());
+            assert_eq!((&image["offset"], &image["inside"]), (&(*at).into(), &Value::Null));
+            let shown = run(&["dump", "--json", &location], b"").out();
+            let records = json_lines(&shown).iter().filter(|line| line["lost"].is_null()).count();
+            assert_eq!((&image["readable"], &image["damage"]), (&records.into(), &Value::Null));
+        }
+    }
+    // On a terminal, sentences are wrapped below the locations.
+    let mut narrow = perfring(&["stat", "--image", &file]);
+    let narrow = Done(narrow.env("COLUMNS", "80").output().unwrap()).out();
+    let sentences = narrow.lines().filter(|line| line.starts_with("  "));
+    assert!(sentences.clone().count() >= 2 * rings.len(), "{narrow}");
+    assert!(sentences.clone().all(|line| line.chars().count() <= 80), "{narrow}");
+    assert_eq!(narrow.lines().count() - sentences.count(), rings.len(), "{narrow}");
     // They cannot be changed.
     let location = format!("{file}@{:#x}", places[0]);
     for command in ["publish", "consume", "rm"] {

@@ -34,8 +34,9 @@ use std::path::Path;
 /// like `perfring tail`, and the counters of all rings together.
 ///
 /// A kernel that has died leaves rings in persistent memory, and in its core file (vmcore): a core file, and with --image any
-/// file, is searched for rings at all pages. The only one is shown; of several, a line each is printed, with a
-/// location FILE@0xOFFSET that every command which reads takes.
+/// file, is searched for rings at all pages. The only one is shown. Of several, a line each is printed, with a
+/// location FILE@0xOFFSET that every command which reads takes; in JSON, an object each, as of `perfring stat --json`, with
+/// the place and what can be read in `image`.
 ///
 /// Example: perfring dump --positions /dev/shm/flight | tail -20
 #[derive(Debug, clap::Args)]
@@ -61,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if !args.image && !image::is_core(&args.ring) {
         return one(args, &args.ring, &stop);
     }
-    match image::only_ring(&args.ring, &stop)? {
+    match image::only_ring(&args.ring, args.format.is_json(), &stop)? {
         Some(ring) => one(args, &ring, &stop),
         None => Ok(()),
     }

@@ -6,14 +6,18 @@ mod core_file;
 mod scan;
 
 use crate::args::show_size;
+use crate::columns;
 use crate::failure::{Failure, note, summary};
 use crate::figures::boot;
+use crate::output::json::line;
 use crate::stop::Stop;
 use perfring_consumer::{BadRing, Item, Layout, Location, Snapshot};
 use perfring_export::Stream;
 use perfring_figures::accounts::Balance;
 use perfring_figures::owner::count;
+use perfring_figures::{agreed, json};
 use scan::{Found, Scan};
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
@@ -28,8 +32,12 @@ pub(crate) fn is_core(location: &Location) -> bool {
         && File::open(location.path()).is_ok_and(|file| core_file::is_core(&file))
 }
 
-/// Finds the rings in an image. Returns the location of the only one. Of several, prints a line each.
-pub(crate) fn only_ring(image: &Location, stop: &Stop) -> Result<Option<Location>, Failure> {
+/// Finds the rings in an image. Returns the location of the only one. Of several, prints a line each, or an object each.
+pub(crate) fn only_ring(
+    image: &Location,
+    is_json: bool,
+    stop: &Stop,
+) -> Result<Option<Location>, Failure> {
     let path = image.path();
     let file = open(image, &path)?;
     let scan =
@@ -60,11 +68,18 @@ pub(crate) fn only_ring(image: &Location, stop: &Stop) -> Result<Option<Location
             Ok(Some(ring.clone()))
         }
         _ => {
-            let mut out = Stream::stdout();
+            let (mut out, width) = (Stream::stdout(), columns::width());
             for (found, layout, ring) in &rings {
                 stop.check()?;
-                let line = format!("{ring}: {}, {}", placed(found, layout), intact(ring));
-                writeln!(out, "{line}").map_err(Failure::output)?;
+                let intact = Intact::of(ring);
+                let written = match is_json {
+                    true => line(&mut out, &object(found, ring, &intact)),
+                    false => {
+                        let sentence = format!("{}, {}", placed(found, layout), intact.sentence());
+                        writeln!(out, "{}", listed(ring, &sentence, width))
+                    }
+                };
+                written.map_err(Failure::output)?;
             }
             let rings = count(rings.len() as u64, "ring");
             summary(&format!("{image}: {rings}: name one to see what it holds"));
@@ -121,30 +136,69 @@ fn placed(found: &Found, layout: &Layout) -> String {
     format!("a ring at {:#x}{physical}{inside}: {size}, {policy}, {uuid}, {boot}", found.offset)
 }
 
-/// Says how much of a ring can be read.
-fn intact(ring: &Location) -> String {
-    let snapshot = match Snapshot::take(ring) {
-        Ok(snapshot) => snapshot,
-        Err(_) => return "its positions are damaged".to_owned(),
-    };
-    let (mut records, mut damage) = (0u64, None);
-    for item in &snapshot {
-        match item {
-            Ok(item) => records += u64::from(matches!(item, Item::Record(_))),
-            Err(error) => damage = Some(error),
-        }
+/// Formats a ring and its sentence: on one line, or wrapped below its location.
+fn listed(ring: &Location, sentence: &str, width: Option<usize>) -> String {
+    match width {
+        Some(_) => format!("{ring}:\n{}", columns::paragraph("  ", sentence, width)),
+        None => format!("{ring}: {sentence}"),
     }
-    let written = snapshot.totals().producer.written.records;
-    let records = count(records, "record");
-    let adds_up = Balance::of(snapshot.layout().policy, snapshot.totals()).holds();
-    match damage {
-        None if !adds_up => format!(
-            "its figures do not add up, {records} can be read: its pages do not follow each other here"
-        ),
-        None => format!("written {written}, {records} can be read"),
-        Some(error) => format!(
-            "written {written}, {records} can be read before {error}: its pages do not follow each other here"
-        ),
+}
+
+/// Returns the figures of a ring, and its place in the image.
+fn object(found: &Found, ring: &Location, intact: &Intact) -> Value {
+    let mut object = match agreed::with_types(ring) {
+        Ok((stat, types)) => json::object(ring, &stat, Some(&types)),
+        Err(_) => json!({ "ring": ring.to_string(), "damaged": true }),
+    };
+    object["image"] = json!({
+        "offset": found.offset,
+        "physical_address": found.physical,
+        "inside": found.inside,
+        "readable": intact.readable,
+        "damage": intact.damage,
+    });
+    object
+}
+
+/// What can be read of a ring.
+struct Intact {
+    /// Its own count, if its positions are valid.
+    written: Option<u64>,
+    readable: u64,
+    /// Why there is not more of it.
+    damage: Option<String>,
+}
+
+impl Intact {
+    fn of(ring: &Location) -> Self {
+        let Ok(snapshot) = Snapshot::take(ring) else {
+            let damage = Some("its positions are damaged".to_owned());
+            return Intact { written: None, readable: 0, damage };
+        };
+        let (mut readable, mut damage) = (0u64, None);
+        for item in &snapshot {
+            match item {
+                Ok(item) => readable += u64::from(matches!(item, Item::Record(_))),
+                Err(error) => damage = Some(error.to_string()),
+            }
+        }
+        let adds_up = || Balance::of(snapshot.layout().policy, snapshot.totals()).holds();
+        if damage.is_none() && !adds_up() {
+            damage = Some("its figures do not add up".to_owned());
+        }
+        Intact { written: Some(snapshot.totals().producer.written.records), readable, damage }
+    }
+
+    fn sentence(&self) -> String {
+        let readable = count(self.readable, "record");
+        let written =
+            self.written.map(|written| format!("written {written}, {readable} can be read"));
+        let scattered = "its pages do not follow each other here";
+        match (written, &self.damage) {
+            (Some(written), None) => written,
+            (Some(written), Some(damage)) => format!("{written}: {damage}: {scattered}"),
+            (None, damage) => damage.clone().unwrap_or_default(),
+        }
     }
 }
 

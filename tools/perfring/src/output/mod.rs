@@ -89,6 +89,10 @@ impl FormatArgs {
         if self.json { Format::Json } else { self.format }
     }
 
+    pub(crate) fn is_json(&self) -> bool {
+        self.format() == Format::Json
+    }
+
     /// Returns the bound of `--since` for a ring, if it was given.
     pub(crate) fn since(
         &self,

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let found;
     let ring = match args.image || image::is_core(&args.ring) {
-        true => match image::only_ring(&args.ring, &stop)? {
+        true => match image::only_ring(&args.ring, args.format.is_json(), &stop)? {
             Some(ring) => {
                 found = ring;
                 &found
