@@ -2,6 +2,7 @@
 
 use crate::command::{Done, Place, json_lines, perfring, publish, run};
 use crate::files::exported;
+use perfring_consumer::Stat;
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::workspace;
 use serde_json::Value;
@@ -215,6 +216,18 @@ fn of_a_ring_whose_pages_are_scattered_the_first_records_are_shown_and_the_rest_
     // All but the one that lies on the last page and the next.
     let same = out.lines().zip(lines.lines()).take_while(|(left, right)| left == right);
     assert!(same.count() + 1 >= shown);
+    // An export counts what it cannot read, too.
+    let ring = format!("{image}@0x0");
+    let totals = Stat::read(&*ring).unwrap().totals.unwrap();
+    let done = run(&["export", &ring, "--to", "json"], b"");
+    let (records, bytes) = (3000 - shown as u64, totals.present.bytes);
+    assert_eq!((done.code(), done.out().lines().count()), (4, shown), "{}", done.err());
+    let (_, said) = done
+        .err()
+        .split_once(&format!("exported {shown} records, lost 0; {records} more ("))
+        .unwrap();
+    let behind: u64 = said.split(' ').next().unwrap().parse().unwrap();
+    assert!(behind < bytes && said.contains("bytes) cannot be read behind damage; "), "{said}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The present contents of rings, dead or alive, merged by timestamp.
 
 use super::held::{Given, Held};
-use super::recorded::Events;
+use super::recorded::{Events, Unread};
 use crate::failure::{Failure, detail, note};
 use crate::figures::opened::opened;
 use crate::left_out;
@@ -29,6 +29,7 @@ pub(crate) struct Still {
     held: Held,
     seq: u64,
     damaged: Option<String>,
+    unread: Unread,
 }
 
 struct Ring {
@@ -124,6 +125,7 @@ impl Still {
             held: Held::default(),
             seq: 0,
             damaged: None,
+            unread: Unread::default(),
         };
         (0..still.rings.len()).for_each(|at| still.advance(at));
         Ok(still)
@@ -142,6 +144,14 @@ impl Still {
         let sentence = format!("{}: {error}; everything before it stands", self.rings[at].location);
         if let Some(before) = self.damaged.replace(sentence) {
             note(&before);
+        }
+        let ring = &self.rings[at];
+        match ring.until {
+            u64::MAX => self.unread.is_more = true,
+            _ => {
+                let rest = ring.written.since(ring.observer.saved().before);
+                self.unread.counted = self.unread.counted.plus(rest);
+            }
         }
         self.over.push_back(at);
     }
@@ -210,6 +220,10 @@ impl Events for Still {
         }
         self.seq += 1;
         Ok(Some(self.held.event(self.seq - 1, self.rings[at].shapes.origin())))
+    }
+
+    fn unread(&self) -> Unread {
+        self.unread
     }
 
     fn progress(&self) -> (u64, u64) {

@@ -160,6 +160,10 @@ impl Exporter<'_> {
         let figures = self.output.figures();
         let left_out = self.filter.end();
         let mut said = format!("exported {}", self.totals);
+        let unread = events.unread();
+        if let Some(unread) = unread.in_words() {
+            said += &format!("; {unread}");
+        }
         if left_out > 0 {
             said += &format!("; {left_out} others were not selected");
         }
@@ -167,7 +171,8 @@ impl Exporter<'_> {
             said += &format!("; {} of them could not be written", figures.refused);
         }
         said += &format!("; {:.1} s", took.as_secs_f64());
-        work_done(&said, self.totals.lost().saturating_add(figures.refused));
+        let lost = self.totals.lost().saturating_add(unread.counted.records);
+        work_done(&said, lost.saturating_add(figures.refused));
         if let Some(trouble) = figures.trouble {
             note(&trouble);
         }
