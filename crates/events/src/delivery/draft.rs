@@ -314,12 +314,11 @@ pub fn trouble(output: &str, act: &str, path: &Path, error: &io::Error) -> Outpu
             "the file system is full; free some space, or write elsewhere".into()
         }
         ErrorKind::NotFound => "its directory does not exist; create it first".into(),
+        ErrorKind::BrokenPipe => "the process that read this pipe has closed it".into(),
         ErrorKind::PermissionDenied => {
             "that is not allowed to this user; write elsewhere, or change the permissions".into()
         }
         _ => WriteError(error).to_string(),
     };
-    let closed_pipe = error.kind() == ErrorKind::BrokenPipe;
-    let sentence = format!("cannot {act} {}: {advice}", path.display());
-    OutputError { closed_pipe, ..OutputError::new(output, sentence) }
+    OutputError::new(output, format!("cannot {act} {}: {advice}", path.display()))
 }

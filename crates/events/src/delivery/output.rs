@@ -26,8 +26,8 @@ pub struct OutputError {
     pub output: String,
     /// The problem, and what to do.
     pub sentence: String,
-    /// The reader of what it writes has closed the pipe: not an error for programs that write to
-    /// one.
+    /// The reader of stdout has closed the pipe, which is no error for a program in a pipeline. The reader of a named pipe is
+    /// no such: its end is an error.
     pub closed_pipe: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use super::stage::{Rings, len, publish, rings_end, text};
 use super::{lost, records};
-use crate::command::{Live, close_and_wait, json_lines, run};
+use crate::command::{Done, Live, close_and_wait, json_lines, perfring, run};
 use nix::sys::signal::Signal;
 use perfring_consumer::Stat;
 use perfring_producer::Policy;
@@ -10,7 +10,10 @@ use perfring_telemetry::{Gauge, Log, Resource, Severity, Sink, options};
 use perfring_testkit::wait::until;
 use serde_json::Value;
 use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
+use std::process::Command;
 
 #[test]
 fn sigterm_delivers_what_was_read_and_the_next_one_continues_there() {
@@ -203,6 +206,42 @@ fn a_closed_pipe_ends_it_quietly_and_the_rest_stays_in_the_ring() {
     assert_eq!(rest.code(), 0, "{}", rest.err());
     let lines = json_lines(&rest.out());
     assert_eq!(records(&lines, "one").into_values().collect::<Vec<_>>(), [text(3), text(4)]);
+}
+
+/// The reader of stdout ends a pipeline. The reader of a named pipe is another program, which has failed.
+#[test]
+fn the_end_of_a_named_pipe_s_reader_is_an_error_with_a_sentence() {
+    let rings = Rings::new();
+    let mut producer = rings.ring("one", Policy::Drop);
+    let (pipe, config) = (rings.path("pipe"), rings.path("sidecar.toml"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let text = format!("[[output]]\ntype = \"perfetto\"\noverwrite = true\npath = {pipe:?}\n");
+    fs::write(&config, text).unwrap();
+    let says = format!("cannot write {pipe}: the process that read this pipe has closed it");
+    // Opening the pipe to write waits for a reader.
+    let reader = || {
+        let mut options = fs::File::options();
+        let flags = rustix::fs::OFlags::NONBLOCK.bits();
+        options.read(true).custom_flags(flags as i32).open(&pipe).unwrap()
+    };
+    let begins = |reader: &mut fs::File| reader.read(&mut [0; 100]).is_ok_and(|bytes| bytes > 0);
+    let mut first = reader();
+    let live = rings.sidecar(&["--config", &config]);
+    publish(&mut producer, 0, 3);
+    until("the pipe has the first bytes", || begins(&mut first));
+    drop(first);
+    until("it writes again, and ends", || {
+        let _ = producer.publish(b"another");
+        rings.said().contains(&says)
+    });
+    assert_eq!(rings_end(live).2, 1, "{}", rings.said());
+    // An export of more than a pipe holds.
+    publish(&mut rings.large_ring("two"), 0, 20_000);
+    let (mut second, two) = (reader(), rings.dir() + "/two");
+    let export = perfring(&["export", &two, "--to", "perfetto", "-o", &pipe]).spawn().unwrap();
+    until("the pipe has bytes", || begins(&mut second));
+    drop(second);
+    Done(export.wait_with_output().unwrap()).refuses(1, &says);
 }
 
 #[test]
