@@ -404,14 +404,18 @@ fn the_check_says_where_files_end_and_names_no_limit_that_is_none() {
     let none = "max_bytes = \"0\"\nmax_age = 0\n";
     for (kind, keys, says) in [
         ("json", none, "once it has delivered them\n"),
-        ("json", "max_bytes = \"1K\"", "; a file is finished at 1024 bytes\n"),
+        ("json", "max_bytes = \"1K\"", "; a file is finished at 1024 bytes; path = "),
         (
             "perfetto",
             "max_bytes = 10\nmax_age = \"1h\"",
-            "; a file is finished at 10 bytes, or after 1h\n",
+            "; a file is finished at 10 bytes, or after 1h; path = ",
         ),
-        ("perf-data", none, "; a file is finished when a ring fills, or at the end\n"),
-        ("perf-data", "", "; a file is finished after 5m, or when a ring fills, or at the end\n"),
+        ("perf-data", none, "; a file is finished when a ring fills, or at the end; path = "),
+        (
+            "perf-data",
+            "",
+            "; a file is finished after 5m, or when a ring fills, or at the end; path = ",
+        ),
     ] {
         let keys = format!("{}\npath = \"ROOT/out/x\"\n{keys}", output(kind, ""));
         let [checked, _] = tried.both(&keys);
@@ -420,4 +424,34 @@ fn the_check_says_where_files_end_and_names_no_limit_that_is_none() {
     }
     let [checked, _] = tried.both("[[input]]\ndir = \"ROOT/rings\"\nprune_after = \"0\"");
     assert!(checked.1.contains("; removed once they were read"), "{}", checked.1);
+}
+
+#[test]
+fn the_check_shows_what_is_set_for_each_output_without_secrets() {
+    let tried = Tried::new();
+    let nats = "servers = [\"nats://me:secret@localhost:4222\", \"me:secret@other:1\"]\ntoken = \"secret\"\nwindow = 16";
+    let otlp = "endpoint = \"http://me:secret@localhost:4318/base?key=secret\"\n\
+                headers = { x-scope-orgid = \"secret\" }\ntimeout = \"5s\"";
+    let outputs = [
+        output(
+            "json",
+            "name = \"lines\"\npath = \"ROOT/out/x.jsonl\"\nmax_backoff = \"1s\"\nmin_severity = \"warn\"",
+        ),
+        output("nats", nats),
+        output("otlp", otlp),
+        output("null", ""),
+    ];
+    let [checked, _] = tried.both(&outputs.join("\n"));
+    let said = &checked.1;
+    assert_eq!(checked.0, 0, "{said}");
+    for line in [
+        "writes to lines (json): records leave their rings once it has delivered them, of selected records; path = \"ROOT/out/x.jsonl\", \
+         max_backoff = \"1s\", min_severity = \"warn\"\n",
+        "; servers = [\"nats://localhost:4222\", \"other:1\"], token = (hidden), window = 16\n",
+        "; endpoint = \"http://localhost:4318/base\", headers = { x-scope-orgid = (hidden) }, timeout = \"5s\"\n",
+        "writes to null (null): records leave their rings once it has delivered them\n",
+    ] {
+        assert!(said.contains(line), "{line:?} is not in {said}");
+    }
+    assert!(!said.contains("secret"), "{said}");
 }

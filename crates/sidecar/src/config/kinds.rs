@@ -71,6 +71,8 @@ pub struct OutputConfig {
     /// Where it stands in the configuration, for errors.
     pub(super) place: String,
     same: String,
+    /// Its other keys and values, without secrets.
+    settings: Vec<String>,
     open: Opener,
 }
 
@@ -105,6 +107,9 @@ impl Limits {
         bytes.into_iter().chain(age).collect()
     }
 }
+
+/// Keys that the sentence about an output has in other words.
+const DESCRIBED: [&str; 6] = ["type", "name", "delivery", "buffer", "max_bytes", "max_age"];
 
 /// Keys of all outputs.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -152,6 +157,7 @@ impl OutputConfig {
             limits: Limits::default(),
             file: None,
             same: String::new(),
+            settings: Vec::new(),
             place: String::new(),
             dead_letters: DeadLetterFile::Off,
             listen: None,
@@ -202,6 +208,7 @@ impl OutputConfig {
 
     pub(super) fn read(mut table: Table<'_>, taken: &HashSet<String>) -> Result<Self, ConfigError> {
         let (same, at) = (table.same(), table.error("").0);
+        let settings = table.shown(&DESCRIBED);
         let position = table.at();
         let common: Common = table.part(&Common::KEYS)?;
         let wrong = |message: &str| position.error_in("type", message);
@@ -257,6 +264,7 @@ impl OutputConfig {
             resource: Vec::new(),
             place: at,
             same,
+            settings,
             open,
         })
     }
@@ -280,7 +288,12 @@ impl OutputConfig {
             let path = buffer.path.display();
             format!("; {} bytes wait in {path} while it has no room", buffer.max_bytes)
         });
-        format!("writes to {} ({}): {delivery}{filter}{ends}{buffer}", self.name, self.kind)
+        let settings = match self.settings.is_empty() {
+            true => String::new(),
+            false => format!("; {}", self.settings.join(", ")),
+        };
+        let (name, kind) = (&self.name, &self.kind);
+        format!("writes to {name} ({kind}): {delivery}{filter}{ends}{buffer}{settings}")
     }
 }
 

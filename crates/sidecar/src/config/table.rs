@@ -175,6 +175,14 @@ impl<'a> Table<'a> {
         format!("{:?}", plain(&DeValue::Table(self.table.clone())))
     }
 
+    /// Formats its keys and values without secrets, and without these keys, in the order of the file.
+    pub(super) fn shown(&self, without: &[&str]) -> Vec<String> {
+        let mut keys: Vec<_> =
+            self.table.iter().filter(|(key, _)| !without.contains(&&**key.get_ref())).collect();
+        keys.sort_by_key(|(key, value)| (key.span().start, value.span().start));
+        keys.iter().map(|(key, value)| shown(key.get_ref(), value.get_ref())).collect()
+    }
+
     /// Creates a table from a type of output, and the value of its kind's first option.
     pub(super) fn of(name: &str, kind: &'a str, first: Option<(&'static Kind, &'a str)>) -> Self {
         let text = |text| DeValue::String(Cow::Borrowed(text));
@@ -297,6 +305,52 @@ fn starts(prefix: &str, table: &DeTable<'_>, all: &mut Vec<(String, usize)>) {
 
 fn at_none<T>(value: T) -> Spanned<T> {
     Spanned::new(0..0, value)
+}
+
+/// Formats a key and its value without secrets. These are passwords, tokens, the values of headers, and what a URL has
+/// beside its place.
+fn shown(key: &str, value: &DeValue<'_>) -> String {
+    let is_secret = matches!(key, "password" | "token");
+    let value = match value {
+        DeValue::Table(table) => {
+            let mut members: Vec<String> = table
+                .iter()
+                .map(|(name, value)| match key {
+                    "headers" => format!("{} = {HIDDEN}", name.get_ref()),
+                    _ => shown(name.get_ref(), value.get_ref()),
+                })
+                .collect();
+            members.sort();
+            format!("{{ {} }}", members.join(", "))
+        }
+        _ if is_secret => HIDDEN.to_owned(),
+        DeValue::Array(all) => {
+            let all = all.iter().map(|value| match value.get_ref() {
+                // An address of a server may have no scheme.
+                DeValue::String(text) if key == "servers" && !text.contains("://") => {
+                    format!("{:?}", text.rsplit('@').next().unwrap_or_default())
+                }
+                DeValue::String(text) => format!("{:?}", without_user(text)),
+                value => plain(value),
+            });
+            format!("[{}]", all.collect::<Vec<_>>().join(", "))
+        }
+        DeValue::String(text) => format!("{:?}", without_user(text)),
+        value => plain(value),
+    };
+    format!("{key} = {value}")
+}
+
+/// Stands for a value that is not shown.
+const HIDDEN: &str = "(hidden)";
+
+/// Removes the user, the password and the query of a URL.
+fn without_user(text: &str) -> Cow<'_, str> {
+    let Some((scheme, rest)) = text.split_once("://") else { return text.into() };
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{path}").into()
 }
 
 /// Formats a value without its position in the file.
