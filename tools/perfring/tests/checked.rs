@@ -67,6 +67,10 @@ fn what_the_start_refuses_the_check_refuses_with_the_same_sentence() {
             "has 108 bytes, and the kernel takes 107 at most",
         ),
         (output("nats", "servers = []"), "`servers` is empty"),
+        (
+            output("perfetto", "path = \"ROOT/out/x\"\nmax_bytes = \"2M\"\nkeep_bytes = \"1M\""),
+            "it must be at least max_bytes",
+        ),
         (output("nats", "servers = [\"nats://a b\"]"), "is not an address"),
         (
             "[health]\nlisten = \":9090\"".to_owned(),

@@ -58,11 +58,7 @@ impl Rotated {
         first: PathBuf,
         open: Box<Open>,
     ) -> Result<Self, OutputError> {
-        if rotation.keep_bytes > 0 && rotation.max_bytes > rotation.keep_bytes {
-            let what =
-                "keep_bytes is the limit of all files together: it must be at least max_bytes";
-            return Err(OutputError::new(name, what));
-        }
+        rotation.check(name)?;
         let mut this = Rotated {
             name: name.to_owned(),
             rotation: rotation.clone(),

@@ -1,5 +1,6 @@
 //! The files of one output, one after the other: `run.perfrec`, `run.000002.perfrec` and so on.
 
+use super::output::OutputError;
 use super::replace::directory;
 use crate::duration::{read_duration, read_size};
 use serde::Deserialize;
@@ -44,6 +45,16 @@ pub struct Pruned {
 impl Rotation {
     /// The keys of a configuration.
     pub const KEYS: [&str; 4] = ["max_bytes", "max_age", "keep", "keep_bytes"];
+
+    /// Checks that its limits do not contradict each other.
+    pub fn check(&self, output: &str) -> Result<(), OutputError> {
+        if self.keep_bytes > 0 && self.max_bytes > self.keep_bytes {
+            let what =
+                "keep_bytes is the limit of all files together: it must be at least max_bytes";
+            return Err(OutputError::new(output, what));
+        }
+        Ok(())
+    }
 
     /// Returns whether it says anything.
     pub fn is_any(&self) -> bool {

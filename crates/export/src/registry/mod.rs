@@ -299,9 +299,10 @@ where
     let rotation: Rotation = options.part(&Rotation::KEYS)?;
     let own: OwnTerms = options.part(own_keys(place))?;
     let options: T = options.read()?;
-    let checked = options.clone();
+    let checked = (rotation.clone(), options.clone());
     let open = rotated(options, rotation, own, delivers, open);
-    Ok(Opener::new(move |name| check(name, &checked), open))
+    let check = move |name: &str| checked.0.check(name).and_then(|()| check(name, &checked.1));
+    Ok(Opener::new(check, open))
 }
 
 /// Returns what opens an output of files, one after the other if they are rotated.

@@ -274,3 +274,45 @@ fn otlp_as_json_has_all_records_of_a_recording_and_goes_to_a_pipe_too() {
     let piped = run(&["export", &file, "--to", "otlp-json"], b"");
     assert_eq!((piped.code(), keys(&piped.out())), (0, records), "{}", piped.err());
 }
+
+/// Code 2 is for the command line, and code 1 for the place.
+#[test]
+fn a_wrong_option_is_wrong_usage_and_changes_no_file() {
+    let place = Place::new();
+    let ring = place.ring(&["--time"]);
+    publish(&ring, b"one\n");
+    let [out, none] = [text(&place.path("out")), text(&place.path("none/out"))];
+    let export = |to: &str, out: &str, option: &str| {
+        let args = ["export", &ring, "--to", to, "-o", out, "--force", "--option", option];
+        let done = run(&args, b"");
+        let is_missing = done.err().contains("--features full");
+        (!is_missing).then_some(done)
+    };
+    fs::write(&out, "old").unwrap();
+    for (to, option, says) in [
+        ("json", "pth=1", "unknown field `pth`"),
+        ("json", "integers=1", "integers"),
+        ("perfetto", "max_age=1", "write it with its unit"),
+        ("otlp-json", "integers=text", "remove `integers`"),
+    ] {
+        let Some(done) = export(to, &out, option) else { continue };
+        done.refuses(2, says);
+        assert_eq!(fs::read_to_string(&out).unwrap(), "old", "{to} {option}");
+    }
+    for (to, at, option, says) in [
+        (
+            "otlp",
+            "http://localhost:1",
+            "endpoint=nowhere",
+            "it must begin with http:// or https://",
+        ),
+        ("nats", "127.0.0.1:1", "servers=[]", "`servers` is empty"),
+        ("parquet", &text(&place.path("dir")), "memory=0", "memory"),
+    ] {
+        export(to, at, option).into_iter().for_each(|done| done.refuses(2, says));
+    }
+    for to in ["json", "perfetto", "ctf"] {
+        let done = run(&["export", &ring, "--to", to, "-o", &none], b"");
+        done.refuses(1, "does not exist: create it");
+    }
+}

@@ -389,5 +389,5 @@ fn a_recording_goes_on_in_the_next_file_and_keeps_the_newest() {
     let to_dir = run(&["record", &ring, "-o", &dir, "--max-bytes", "1K"], b"");
     to_dir.refuses(1, "is a directory: name a file in it");
     let odd = record(&["--max-bytes", "2M", "--keep-bytes", "1M"]);
-    odd.refuses(1, "it must be at least max_bytes");
+    odd.refuses(2, "it must be at least max_bytes");
 }

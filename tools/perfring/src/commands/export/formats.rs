@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use perfring_export::recording::Recording;
 use perfring_export::registry::{self, KINDS, Kind, Place, ReadOptions, Replaces};
-use perfring_export::{Output, Stream, Terms};
+use perfring_export::{Output, Stream, Terms, check_directory, check_file};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::fs;
@@ -58,7 +58,7 @@ impl Asked {
         self.options.insert(name.to_owned(), value.into());
     }
 
-    /// Sets the path of the output, once it may be written. Returns whether that is stdout.
+    /// Sets the path of the output. Returns whether that is stdout.
     fn file(&mut self, path: Option<&Path>, force: bool) -> Result<bool, Failure> {
         let (format, name) = (self.format, self.format.0.name);
         let path = match path {
@@ -74,9 +74,6 @@ impl Asked {
         let Some(text) = path.to_str() else {
             return Err(Failure::Usage("the name of the output must be UTF-8".to_owned()));
         };
-        if !to_stdout {
-            make_room(format, path, force)?;
-        }
         self.set("path", text);
         match format.0.replaces {
             Replaces::Never => {}
@@ -130,18 +127,35 @@ pub(super) fn open(
     asked.options.extend(own.iter().cloned());
     let open =
         registry::opener(kind.name, asked).ok_or_else(|| Failure::Usage(kind.missing()))??;
+    let place = path.filter(|path| path.as_os_str() != "-" && kind.first == Some("path"));
+    let old = place.map_or(Ok(None), |path| check_room(format, path, force))?;
+    open.check(kind.name).map_err(|error| match place.map(|path| check_place(format, path)) {
+        None | Some(Ok(())) => Failure::Usage(error.to_string()),
+        Some(Err(_)) => Failure::general(error),
+    })?;
+    // An invalid option leaves the file as it is.
+    if let Some(path) = old {
+        let failed =
+            |error| Failure::General(format!("{} cannot be removed: {error}", path.display()));
+        fs::remove_file(path).map_err(failed)?;
+    }
     Ok(open.open(kind.name, &Terms::default())?)
 }
 
-/// Checks that the path is free, or may be replaced.
-fn make_room(format: Format, path: &Path, force: bool) -> Result<(), Failure> {
-    let Ok(meta) = fs::metadata(path) else { return Ok(()) };
+/// Checks whether the output could be made there, whatever its options are.
+fn check_place(format: Format, path: &Path) -> Result<(), String> {
+    if format.is_dir() { check_directory(path) } else { check_file(path) }
+}
+
+/// Checks that the path is free, or may be replaced. Returns a file that is removed before the output is opened.
+fn check_room(format: Format, path: &Path, force: bool) -> Result<Option<&Path>, Failure> {
+    let Ok(meta) = fs::metadata(path) else { return Ok(None) };
     let shown = path.display();
     let refused = |what: &str| Err(Failure::General(format!("{shown} {what}")));
     if meta.is_dir() {
         let is_empty = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
         return match format.is_dir() {
-            true if force || is_empty() => Ok(()),
+            true if force || is_empty() => Ok(None),
             true => refused("exists and is not empty: choose another name, or add --force"),
             false => refused("is a directory: name a file in it"),
         };
@@ -150,15 +164,11 @@ fn make_room(format: Format, path: &Path, force: bool) -> Result<(), Failure> {
         return refused("is not a directory, and the format writes one: choose another name");
     }
     if !meta.is_file() {
-        return Ok(()); // a pipe or a device can be written to
+        return Ok(None); // a pipe or a device can be written to
     }
     if !force {
         return refused("already exists: choose another name, or add --force");
     }
     // The other formats replace the file.
-    if format.0.replaces == Replaces::Never {
-        fs::remove_file(path)
-            .map_err(|error| Failure::General(format!("{shown} cannot be removed: {error}")))?;
-    }
-    Ok(())
+    Ok((format.0.replaces == Replaces::Never).then_some(path))
 }
