@@ -535,6 +535,18 @@ fn a_preempted_thread_names_the_task_that_ran_longest_on_the_cpu_it_left() {
 }
 
 #[test]
+fn a_thread_is_not_among_the_tasks_that_ran_in_its_place() {
+    // A task leaves for the thread, and the thread comes a little later.
+    let case =
+        "0 watch\n1000 write\n1001 preempt 0 20\n4001 out-reader 0 17\n4011 in 0\n4012 write";
+    let report = report(case);
+    let finding = only(&report, Kind::Gap);
+    let by: Vec<_> = finding.preempted_by.iter().map(|(task, _, ns)| (task.tid, *ns)).collect();
+    assert_eq!(by, [(20, 3_000_000)]);
+    assert_eq!(finding.parts.as_ref().unwrap().ran, 12_000);
+}
+
+#[test]
 fn a_stop_explains_only_the_time_for_which_it_was_seen() {
     // It slept for most of the time, and was stopped at the end.
     let slept = "0 watch\n1 write\n10 out 0 0\n60000 stop 50000\n90000 stop 80000\n90010 in 0\n90020 write\n91000 continue 90000";

@@ -49,11 +49,20 @@ impl Tracked {
                 *since = now.max(*since);
             }
             Place::Queue { by, since, .. } => {
-                parts.add_preempted(*by, now.saturating_sub(*since));
+                add_queued(&mut parts, self.thread, *by, now.saturating_sub(*since));
                 *since = now.max(*since);
             }
         }
         parts
+    }
+}
+
+/// Adds a time for which a thread could run, and its CPU ran this task. The kernel reports first that a task leaves for the
+/// thread, and then that the thread has come: in between, the CPU is the thread's own.
+fn add_queued(parts: &mut Parts, thread: Thread, by: Option<Thread>, ns: u64) {
+    match by {
+        Some(task) if task.tid == thread.tid => parts.ran = parts.ran.saturating_add(ns),
+        by => parts.add_preempted(by, ns),
     }
 }
 
@@ -145,7 +154,8 @@ impl Threads {
         for tid in self.queues.get(&cpu).into_iter().flatten() {
             let Some(tracked) = self.tracked.get_mut(tid) else { continue };
             if let Place::Queue { by, since, .. } = &mut tracked.place {
-                tracked.parts.add_preempted(*by, time.saturating_sub(*since));
+                let ns = time.saturating_sub(*since);
+                add_queued(&mut tracked.parts, tracked.thread, *by, ns);
                 (*by, *since) = (runner, time.max(*since));
             }
         }
@@ -161,7 +171,7 @@ impl Threads {
             Place::Cpu(_) => tracked.parts.contradicted = true,
             Place::Waits(since) => tracked.parts.add_wait(since, time),
             Place::Queue { cpu, by, since } => {
-                tracked.parts.add_preempted(by, time.saturating_sub(since));
+                add_queued(&mut tracked.parts, thread, by, time.saturating_sub(since));
                 if let Some(queue) = self.queues.get_mut(&cpu) {
                     queue.retain(|tid| *tid != thread.tid);
                 }
@@ -241,7 +251,7 @@ impl Threads {
                 (tracked.place, tracked.early) = (Place::Waits(time), Some(time));
             }
             Place::Queue { cpu, by, since } if time.saturating_sub(since) > CLOCKS_DIFFER => {
-                parts.add_preempted(by, time.saturating_sub(since));
+                add_queued(&mut parts, thread, by, time.saturating_sub(since));
                 (tracked.place, tracked.early) =
                     (Place::Queue { cpu, by, since: time }, Some(time));
             }
