@@ -316,3 +316,27 @@ fn a_wrong_option_is_wrong_usage_and_changes_no_file() {
         done.refuses(1, "does not exist: create it");
     }
 }
+
+#[test]
+fn an_export_with_causes_says_that_there_is_no_evidence_for_them() {
+    let place = Place::new();
+    let ring = place.ring(&["--time"]);
+    publish(&ring, b"one\n");
+    let [file, out] = ["run.perfrec", "run.pftrace"].map(|name| text(&place.path(name)));
+    let export = |from: &str| {
+        let done = run(&["export", from, "--to", "perfetto", "--why", "-o", &out, "--force"], b"");
+        assert_eq!(done.code(), 0, "{}", done.err());
+        let said = done.err();
+        said.lines().filter(|line| line.contains("there is no evidence for --why")).count()
+    };
+    assert_eq!(export(&ring), 1);
+    let record = |more: &[&str]| {
+        let args = ["record", &ring, "-o", &file, "--for", "10ms", "--force"];
+        assert_eq!(run(&[&args[..], more].concat(), b"").code(), 0);
+    };
+    record(&[]);
+    assert_eq!(export(&file), 1);
+    // The witness writes into the recording, whatever the kernel forbids.
+    record(&["--why"]);
+    assert_eq!(export(&file), 0);
+}
