@@ -2,7 +2,7 @@
 
 use super::recorded::{Events, Recorded};
 use super::still::Still;
-use crate::failure::Failure;
+use crate::failure::{Failure, summary};
 use crate::left_out;
 use crate::stop::Stop;
 use perfring_consumer::Location;
@@ -96,17 +96,30 @@ fn without_rings(dir: &Path, others: &[NoRing]) -> Failure {
     }
 }
 
-/// Returns the newest timestamp, which this option counts back from.
+/// Returns the newest timestamp, which this option counts back from; 0 if there are no records.
 pub(crate) fn newest(inputs: &[Location], option: &str, stop: &Stop) -> Result<u64, Failure> {
     let mut events = open(inputs)?;
-    let mut newest = None;
-    let mut count = 0u64;
-    // Damage is reported when the records are read.
-    while let Ok(Some(event)) = events.next() {
-        if let What::Record(record) = &event.what {
-            newest = newest.max(record.time);
+    let (mut newest, mut records) = (None, 0u64);
+    for count in 1u64.. {
+        match events.next() {
+            Ok(Some(event)) => {
+                if let What::Record(record) = &event.what {
+                    newest = newest.max(record.time);
+                    records += 1;
+                }
+            }
+            Ok(None) if records == 0 => {
+                let what = match inputs {
+                    [only] => format!("{only} is empty"),
+                    _ => "all of these are empty".to_owned(),
+                };
+                summary(&format!("{what}: {option} has no newest record to count back from"));
+                return Ok(0);
+            }
+            // Damage is reported when the records are read.
+            Err(_) if records == 0 => return Ok(0),
+            Ok(None) | Err(_) => break,
         }
-        count += 1;
         if count.is_multiple_of(TURN) {
             stop.check()?;
         }

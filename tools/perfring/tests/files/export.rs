@@ -340,3 +340,21 @@ fn an_export_with_causes_says_that_there_is_no_evidence_for_them() {
     record(&["--why"]);
     assert_eq!(export(&file), 0);
 }
+
+#[test]
+fn an_empty_ring_is_said_to_be_empty_where_the_newest_record_is_needed() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    for args in [
+        ["export", &ring, "--since", "1s", "--to", "json"],
+        ["why", &ring, "--last", "1s", "--top", "1"],
+    ] {
+        let (done, option) = (run(&args, b""), args[2]);
+        assert_eq!(done.code(), 0, "{}", done.err());
+        let says = format!("{ring} is empty: {option} has no newest record to count back from");
+        assert!(done.err().contains(&says), "{}", done.err());
+    }
+    publish(&ring, b"one\n");
+    let done = run(&["export", &ring, "--since", "1s", "--to", "json"], b"");
+    done.refuses(2, "none of the records has a timestamp");
+}
