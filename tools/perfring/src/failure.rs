@@ -1,5 +1,6 @@
 //! All failures of the command: a message and an exit code for each.
 
+use crate::core_file;
 use crate::verbosity::{has_details, has_summaries};
 use perfring_consumer::{AttachError, BadRing, Location, ReadError};
 use perfring_export::recording::is_recording;
@@ -130,6 +131,14 @@ impl From<OutputError> for Failure {
 
 impl From<AttachError> for Failure {
     fn from(error: AttachError) -> Self {
+        if let AttachError::Bad {
+            location,
+            source: BadRing::Foreign { .. } | BadRing::Short { .. },
+        } = &error
+            && let Some(advice) = core_file::advice(&location.path())
+        {
+            return Failure::Damaged(format!("{error}; {advice}"));
+        }
         match &error {
             AttachError::NotFound { location, leads_to } => {
                 let path = leads_to.as_ref().map_or_else(|| location.clone(), Location::from);

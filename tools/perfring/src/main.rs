@@ -8,6 +8,7 @@ mod args;
 mod cli;
 mod columns;
 mod commands;
+mod core_file;
 mod events;
 mod failure;
 mod figures;

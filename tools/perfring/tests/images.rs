@@ -257,6 +257,33 @@ fn an_image_without_a_ring_or_in_another_format_has_a_sentence() {
     says(&file(&core), 4, "a list of segments that no kernel writes");
 }
 
+/// Commands that read one ring name the command that finds it.
+#[test]
+fn a_core_file_is_no_ring_and_the_command_that_finds_its_rings_is_named() {
+    let place = Place::new();
+    let (_, ring) = golden().into_iter().find(|(name, _)| name.starts_with("drop_few")).unwrap();
+    let core = write(&place, "vmcore", &core(&[(0x1000, ring)]));
+    let kdump = write(&place, "kdump", &[&b"KDUMP   "[..], &[0; 9000]].concat());
+    let out = place.path("out").to_str().unwrap().to_owned();
+    let finds = format!("`perfring dump {core}` finds the rings in it");
+    let converts = "makedumpfile -E -d 17`, or under qemu with `dump-guest-memory` without -z, -l and -s; then \
+                    `perfring dump --image NEW`";
+    for (file, says) in [(&core, &*finds), (&kdump, converts)] {
+        run(&["tail", file], b"").refuses(4, says);
+        run(&["types", file], b"").refuses(4, says);
+        run(&["record", file, "-o", &out], b"").refuses(4, says);
+        run(&["export", file, "--to", "json"], b"").refuses(4, says);
+    }
+    let at = format!("{core}@0x1000");
+    for command in ["dump", "stat"] {
+        run(&[command, "--image", &at], b"").refuses(2, &format!("or name {core} to find all"));
+    }
+    for command in ["tail", "types", "record", "export", "dump", "stat"] {
+        let help = run(&[command, "--help"], b"").out();
+        assert!(help.contains("FILE@0xOFFSET"), "{command}");
+    }
+}
+
 /// Damage of every kind ends in a sentence and a code, soon, and never in a signal.
 #[test]
 fn no_image_makes_it_panic_or_hang() {

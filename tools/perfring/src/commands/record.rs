@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 /// Example: perfring record /dev/shm/perfring-1000 -o run.perfrec --for 10s
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Rings, and directories of rings [default: the directory of ring sets; none with --bpf]
+    /// Rings (FILE@0xOFFSET inside a larger file), and directories of rings [default: the directory of ring sets; none with --bpf]
     #[arg(value_name = "DIR|RING", value_parser = args::location())]
     rings: Vec<Location>,
     /// The file, or - for stdout

@@ -28,7 +28,8 @@ use perfring_consumer::{Location, Observer, Start};
 /// Example: perfring tail -f --bpf /sys/fs/bpf/events /dev/shm/log
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A path, or shm:NAME, or a directory of rings (not with --perf or --bpf); optional with these
+    /// A path, shm:NAME, FILE@0xOFFSET for a ring inside a larger file, or a directory of rings (not with --perf or --bpf);
+    /// optional with these
     #[arg(value_parser = args::location(), required_unless_present_any = ["perf", "bpf"])]
     ring: Option<Location>,
     /// The first record: the oldest present, or only new ones. Older records are then not shown,

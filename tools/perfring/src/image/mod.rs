@@ -2,11 +2,11 @@
 //!
 //! A ring there is one piece: the location `FILE@0xOFFSET` opens it like any other, to be read.
 
-mod core_file;
 mod scan;
 
 use crate::args::show_size;
 use crate::columns;
+use crate::core_file;
 use crate::failure::{Failure, note, summary};
 use crate::figures::boot;
 use crate::output::json::line;
@@ -39,6 +39,14 @@ pub(crate) fn only_ring(
     stop: &Stop,
 ) -> Result<Option<Location>, Failure> {
     let path = image.path();
+    let holder = image.holder();
+    if holder != path {
+        let holder = holder.display();
+        return Err(Failure::Usage(format!(
+            "{image} is the place of one ring, and --image takes a whole file: leave out --image to see that ring, or \
+             name {holder} to find all"
+        )));
+    }
     let file = open(image, &path)?;
     let scan =
         Scan::of(&file, || stop.check().map_err(Ended::Asked)).map_err(|error| match error {

@@ -1,6 +1,6 @@
 //! Rings in an image, by the magic of their first pages.
 
-use super::core_file::{Segment, segments};
+use crate::core_file::{Segment, segments};
 use perfring_abi::{BadRing, FIELDS, HeaderPage, Layout, MAGIC};
 use rustix::fs::{SeekFrom, seek};
 use std::fs::File;

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 /// Example: perfring export run.perfrec --to perfetto -o run.pftrace
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A recording; or rings, and directories of rings
+    /// A recording; or rings (FILE@0xOFFSET inside a larger file), and directories of rings
     #[arg(value_name = "FILE|RING|DIR", required = true, value_parser = args::location())]
     inputs: Vec<Location>,
     /// The format of the output

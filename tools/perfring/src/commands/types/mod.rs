@@ -30,7 +30,7 @@ use std::io::{self, BufWriter, Write};
 /// Example: perfring types /dev/shm/flight
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A path, shm:NAME, or a directory of rings
+    /// A path, shm:NAME, a directory of rings, or FILE@0xOFFSET for a ring inside a larger file
     #[arg(value_parser = args::location())]
     ring: Location,
     #[command(flatten)]

@@ -4,6 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// `PN_XNUM`: the number of segments is in the first section's `info`.
 const MANY: u16 = 0xffff;
@@ -12,12 +13,12 @@ const SEGMENTS_MAX: u32 = 1 << 20;
 
 /// A part of a file whose pages follow each other there as in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
+pub(crate) struct Segment {
     /// Where it begins in the file.
-    pub(super) offset: u64,
-    pub(super) len: u64,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
     /// The physical address of its first byte: where pages begin follows from it.
-    pub(super) physical: u64,
+    pub(crate) physical: u64,
 }
 
 /// `Elf64_Ehdr`
@@ -103,31 +104,47 @@ fn read<T: Pod>(file: &File, offset: u64) -> Option<T> {
     Some(value)
 }
 
+/// Says how the rings are found in a file that is a core file, or one that has to be converted first. `None` for other files.
+pub(crate) fn advice(path: &Path) -> Option<String> {
+    let file = File::open(path).ok().filter(|_| path.is_file())?;
+    let name = path.display();
+    if is_core(&file) {
+        return Some(format!("it is a core file: `perfring dump {name}` finds the rings in it"));
+    }
+    let why = other(&file).ok()??;
+    Some(format!("{why}; then `perfring dump --image NEW` finds the rings in it"))
+}
+
+/// Says what to do first with a file that holds pages in another order than memory, or compressed.
+fn other(file: &File) -> io::Result<Option<&'static str>> {
+    let mut first = [0; 16];
+    let read_bytes = file.read_at(&mut first, 0)?;
+    let first = &first[..read_bytes];
+    Ok(OTHERS.iter().find(|(magic, _)| first.starts_with(magic)).map(|(_, why)| *why))
+}
+
 /// Returns whether a file is a core file.
-pub(super) fn is_core(file: &File) -> bool {
+pub(crate) fn is_core(file: &File) -> bool {
     read::<ElfHeader>(file, 0)
         .is_some_and(|header| header.ident.starts_with(b"\x7fELF") && header.kind == CORE)
 }
 
 /// Returns the segments of a file, by their offsets, and without overlaps; or what to do first.
-pub(super) fn segments(file: &File, len: u64) -> io::Result<Vec<Segment>> {
+pub(crate) fn segments(file: &File, len: u64) -> io::Result<Vec<Segment>> {
     let refuse = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
-    let mut first = [0; 16];
-    let read_bytes = file.read_at(&mut first, 0)?;
-    let first = &first[..read_bytes];
-    if let Some((_, why)) = OTHERS.iter().find(|(magic, _)| first.starts_with(magic)) {
+    if let Some(why) = other(file)? {
         return Err(refuse(why));
     }
     if !is_core(file) {
         return Ok(vec![Segment { offset: 0, len, physical: 0 }]);
     }
-    if !first.starts_with(&IDENT) {
+    let cut = || refuse("it is a core file whose list of segments is cut off: dump it again");
+    let header: ElfHeader = read(file, 0).ok_or_else(cut)?;
+    if !header.ident.starts_with(&IDENT) {
         return Err(refuse(
             "it is a core file of 32 bits or of another byte order: read it on such a machine",
         ));
     }
-    let cut = || refuse("it is a core file whose list of segments is cut off: dump it again");
-    let header: ElfHeader = read(file, 0).ok_or_else(cut)?;
     if usize::from(header.segment_size) != size_of::<ElfSegment>() {
         return Err(refuse("it is a core file with a list of segments that no kernel writes"));
     }
