@@ -57,6 +57,12 @@ pub(crate) fn ring(path: &Path, error: &AttachError) {
     if error.is_shortage() { unopened(path) } else { entry(path, &error.to_string()) }
 }
 
+/// Reports a ring that is left out, because this other file has the same ring.
+pub(crate) fn copy(path: &Path, of: &Path) {
+    let of = printable(&of.display().to_string());
+    entry(path, &format!("a copy of {of}, which is read: name one of them"));
+}
+
 /// Counts a ring for which there is no descriptor left: the command ends with an error.
 pub(crate) fn unopened(path: &Path) {
     LeftOut::with(|all| all.unopened.insert(path.to_owned()));

@@ -100,7 +100,7 @@ impl Ring {
 
 impl Still {
     pub(crate) fn open(locations: &[Location]) -> Result<Self, Failure> {
-        let mut rings = Vec::with_capacity(locations.len());
+        let mut rings: Vec<Ring> = Vec::with_capacity(locations.len());
         for location in locations {
             match Ring::open(location, rings.len()) {
                 // The others are shown, and the command ends with an error.
@@ -109,8 +109,16 @@ impl Still {
                 }
                 opened => {
                     let mut ring = opened?;
+                    let uuid = ring.observer.layout().uuid;
+                    let same = |other: &&Ring| other.observer.layout().uuid == uuid;
+                    if let Some(other) = rings.iter().find(same) {
+                        if other.location != *location {
+                            left_out::copy(&location.path(), &other.location.path());
+                        }
+                        continue;
+                    }
                     let names: Vec<&str> =
-                        rings.iter().map(|other: &Ring| &*other.shapes.origin().name).collect();
+                        rings.iter().map(|other| &*other.shapes.origin().name).collect();
                     ring.shapes.origin_mut().distinguish(|name| names.contains(&name));
                     rings.push(ring);
                 }

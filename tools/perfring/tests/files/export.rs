@@ -358,3 +358,21 @@ fn an_empty_ring_is_said_to_be_empty_where_the_newest_record_is_needed() {
     let done = run(&["export", &ring, "--since", "1s", "--to", "json"], b"");
     done.refuses(2, "none of the records has a timestamp");
 }
+
+#[test]
+fn a_copy_of_a_ring_is_exported_once_and_named() {
+    let place = Place::new();
+    let ring = place.ring(&["--time"]);
+    publish(&ring, b"one\ntwo\n");
+    let copy = text(&place.path("copy"));
+    fs::copy(&ring, &copy).unwrap();
+    let dir = text(place.0.path());
+    for inputs in [&[&*ring, &copy, &ring][..], &[&dir]] {
+        // The newest record is found in a first pass: the note is one.
+        let args = [&["export"], inputs, &["--to", "json", "--since", "1h"]].concat();
+        let done = run(&args, b"");
+        assert_eq!((done.code(), done.out().lines().count()), (0, 2), "{}", done.err());
+        let notes = done.err().matches("is left out: a copy of").count();
+        assert_eq!(notes, 1, "{}", done.err());
+    }
+}
