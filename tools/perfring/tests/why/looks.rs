@@ -3,6 +3,7 @@
 use super::{Recorded, gap, is_forbidden, shop};
 use crate::command::{Live, Place, json_lines, run, skipped};
 use nix::sys::signal::Signal;
+use perfring_testkit::wait::Watchdog;
 use serde_json::Value;
 
 /// The wait is longer than the time between two looks.
@@ -17,9 +18,10 @@ fn a_long_wait_names_its_system_call() {
     let place = Place::new();
     let (ring, mut shop) = shop(&place);
     let mut recorded = Recorded::begin(place, &ring);
-    let mut ms = 200;
+    let (mut ms, dog) = (200, Watchdog::default());
     // A busy machine may look seldom.
     let (answer, lines) = loop {
+        dog.check("a look finds the system call in which the process waits");
         let answer = shop.ask(&format!("write sleep={} write", ms * 1_000));
         let call = |line: &Value| line["system_call"] == "clock_nanosleep";
         recorded.until("the gap is recorded", |line| {
