@@ -22,17 +22,16 @@ const FIRST: u64 = 1_000_000;
 const KINDS: [(&str, Producers); 2] = [("one", Producers::One), ("many", Producers::Many)];
 
 /// Publishes by whatever producer the ring has.
-#[allow(clippy::large_enum_variant, reason = "a test has one")]
 enum Either {
-    One(Producer),
-    Many(SharedProducer),
+    One(Box<Producer>),
+    Many(Box<SharedProducer>),
 }
 
 impl Either {
     fn attach(ring: &Path, producers: Producers) -> Self {
         match producers {
-            Producers::One => Either::One(Producer::attach(ring).unwrap()),
-            _ => Either::Many(SharedProducer::attach(ring).unwrap()),
+            Producers::One => Either::One(Box::new(Producer::attach(ring).unwrap())),
+            _ => Either::Many(Box::new(SharedProducer::attach(ring).unwrap())),
         }
     }
 

@@ -244,10 +244,9 @@ fn payload(nth: usize, len: usize) -> Vec<u8> {
 }
 
 /// A producer of either kind.
-#[allow(clippy::large_enum_variant, reason = "a test has one")]
 enum Any {
-    One(Producer),
-    Many(SharedProducer),
+    One(Box<Producer>),
+    Many(Box<SharedProducer>),
 }
 
 macro_rules! ended {
@@ -264,8 +263,8 @@ macro_rules! ended {
 impl Any {
     fn new(path: &Path, options: &Options) -> Self {
         match options.producers {
-            Producers::One => Any::One(Producer::create(path, options).unwrap()),
-            _ => Any::Many(SharedProducer::create(path, options).unwrap()),
+            Producers::One => Any::One(Box::new(Producer::create(path, options).unwrap())),
+            _ => Any::Many(Box::new(SharedProducer::create(path, options).unwrap())),
         }
     }
 

@@ -78,17 +78,16 @@ impl Found {
 }
 
 /// A producer of an exclusive or of a shared ring.
-#[allow(clippy::large_enum_variant, reason = "a test has one")]
 enum Writer {
-    One(Producer),
-    Many(SharedProducer),
+    One(Box<Producer>),
+    Many(Box<SharedProducer>),
 }
 
 impl Writer {
     fn attach(ring: &Path, producers: Producers) -> Self {
         match producers {
-            Producers::One => Writer::One(Producer::attach(ring).unwrap()),
-            _ => Writer::Many(SharedProducer::attach(ring).unwrap()),
+            Producers::One => Writer::One(Box::new(Producer::attach(ring).unwrap())),
+            _ => Writer::Many(Box::new(SharedProducer::attach(ring).unwrap())),
         }
     }
 
@@ -165,9 +164,8 @@ fn a_marker_that_comes_later_reports_to_c_only_the_rest() {
     let dir = ring_dir();
     let exe = peer(dir.path());
     let ring = dir.path().join("ring");
-    let mut writer = Writer::One(
-        Producer::create(&ring, &Options { size: SIZE, ..Options::default() }).unwrap(),
-    );
+    let producer = Producer::create(&ring, &Options { size: SIZE, ..Options::default() }).unwrap();
+    let mut writer = Writer::One(Box::new(producer));
     let bytes = (TOO_LONG as u64 + 15) & !7;
     assert_eq!(writer.publish(2, TOO_LONG), 2);
     let first = Found { records: 0, lost: vec![(0, Cause::TooLarge, 2, 2 * bytes)] };
@@ -195,7 +193,7 @@ fn a_ring_that_rust_and_c_consume_in_turn_neither_loses_nor_doubles_a_loss() {
     for policy in [Policy::Drop, Policy::Overwrite] {
         let ring = dir.path().join(policy.name());
         let options = Options { size: SIZE, policy, ..Options::default() };
-        let mut writer = Writer::One(Producer::create(&ring, &options).unwrap());
+        let mut writer = Writer::One(Box::new(Producer::create(&ring, &options).unwrap()));
         let (mut read, mut told, mut refused, mut handed) = (0, 0, 0, 0);
         for round in 0..24u64 {
             refused += writer.publish(round * 29 % 200, 40);
