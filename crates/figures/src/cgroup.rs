@@ -12,7 +12,7 @@ pub struct CpuStat {
 }
 
 impl CpuStat {
-    /// Finds the file; `None` if the process is not visible, or its group has none, as the root group.
+    /// Finds the file; `None` if the process is not visible, or its group has none: the root group has none.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
@@ -33,7 +33,7 @@ pub struct MemoryStat {
 }
 
 impl MemoryStat {
-    /// Finds the group; `None` if the process is not visible, or its group has no such files, as the root group.
+    /// Finds the group; `None` if the process is not visible, or its group lacks such files: the root group lacks them.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;

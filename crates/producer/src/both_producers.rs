@@ -42,7 +42,7 @@ macro_rules! producer {
             /// let mut producer = Producer::open_or_create(&path, &Options::default())?; // makes it
             /// producer.publish(b"hello")?;
             /// drop(producer);
-            /// let producer = Producer::open_or_create(&path, &Options::default())?; // goes on where it stopped
+            /// let producer = Producer::open_or_create(&path, &Options::default())?; // continues where it stopped
             /// assert_eq!(producer.totals().written.records, 1);
             /// # drop(producer);
             ///

@@ -114,7 +114,7 @@ pub struct Throttle {
     /// When the look before this one was, `CLOCK_BOOTTIME`.
     #[record(unit = "ns")]
     pub before: u64,
-    /// For how long it was throttled since then, as its `cpu.stat` says. That grows at the end of each throttling.
+    /// For how long it was throttled since then, by its `cpu.stat`. This number grows at the end of each throttling.
     #[record(unit = "ns")]
     pub added: u64,
 }

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 const ROWS: u64 = 3_000;
 const SIZE: u64 = 4096;
 
-/// What the program is told and what it found: an index into the words of its context, or of its answer.
+/// The program's input and its findings: an index into the words of its context, or of its answer.
 #[derive(Clone, Copy)]
 enum Word {
     ALen,

@@ -40,8 +40,8 @@ pub struct FileOptions {
     pub terms: Terms,
 }
 
-/// Writes OTLP as lines of JSON, as the specification's file exporter does: what the OpenTelemetry Collector's
-/// `otlp_json_file` receiver reads. Each line is a request, an object with `resourceLogs`, `resourceMetrics` or `resourceSpans`.
+/// Writes OTLP as lines of JSON, in the format of the specification's file exporter: the OpenTelemetry Collector's
+/// `otlp_json_file` receiver reads them. Each line is a request, an object with `resourceLogs`, `resourceMetrics` or `resourceSpans`.
 /// What becomes of a record is what the [crate](crate) says; files are those of [`perfring_files::json`].
 ///
 /// ```
