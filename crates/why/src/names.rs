@@ -71,10 +71,11 @@ pub fn span(ns: u64) -> String {
             _ => format!("{value:.0} {name}"),
         }
     };
+    // A time that rounds to 1000 of a unit is 1.00 of the next.
     match ns {
-        0..=999 => format!("{ns} ns"),
-        1_000..=999_999 => scaled(1e3, "µs"),
-        1_000_000..=999_999_999 => scaled(1e6, "ms"),
+        0..1_000 => format!("{ns} ns"),
+        1_000..999_500 => scaled(1e3, "µs"),
+        999_500..999_500_000 => scaled(1e6, "ms"),
         _ => scaled(1e9, "s"),
     }
 }
@@ -99,5 +100,7 @@ mod tests {
         );
         let times = [7, 1_500, 420_000, 3_100_000, 99_960_000, 1_250_000_000];
         assert_eq!(times.map(span), ["7 ns", "1.50 µs", "420 µs", "3.10 ms", "100.0 ms", "1.25 s"]);
+        let times = [999_499, 999_500, 999_499_999, 999_500_000];
+        assert_eq!(times.map(span), ["999 µs", "1.00 ms", "999 ms", "1.00 s"]);
     }
 }
