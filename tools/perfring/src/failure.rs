@@ -2,7 +2,7 @@
 
 use crate::core_file;
 use crate::verbosity::{has_details, has_summaries};
-use perfring_consumer::{AttachError, BadRing, Location, ReadError};
+use perfring_consumer::{AttachError, Location, ReadError};
 use perfring_export::recording::is_recording;
 use perfring_export::{OutputError, Stream, WriteError};
 use perfring_producer::{CpuSetError, CreateError, OpenError};
@@ -140,6 +140,16 @@ impl From<AttachError> for Failure {
             return Failure::Damaged(format!("{error}; {advice}"));
         }
         match &error {
+            AttachError::NotFound { location, leads_to: None }
+                if location.holder() != location.path() =>
+            {
+                let image = location.holder();
+                let image = image.display();
+                Failure::Damaged(format!(
+                    "{error}, and no ring begins at that offset of {image}: `perfring dump --image {image}` finds the rings of \
+                     {image}"
+                ))
+            }
             AttachError::NotFound { location, leads_to } => {
                 let path = leads_to.as_ref().map_or_else(|| location.clone(), Location::from);
                 Failure::NotFound(format!("{error}: create it with `perfring create {path}`"))
@@ -148,16 +158,6 @@ impl From<AttachError> for Failure {
                 let what = "is a recording, not a ring: `perfring export` shows what is in it, and \
                             `perfring replay` publishes it into a ring";
                 Failure::Damaged(format!("{location} {what}"))
-            }
-            AttachError::Bad {
-                location,
-                source: BadRing::Foreign { .. } | BadRing::Short { .. },
-            } if location.holder() != location.path() => {
-                let image = location.holder();
-                let image = image.display();
-                Failure::Damaged(format!(
-                    "{error}; `perfring dump --image {image}` finds the rings of {image}"
-                ))
             }
             error if error.is_shortage() => {
                 Failure::Shortage(format!("{error}: raise the limit of open files (`ulimit -n`)"))

@@ -1,17 +1,22 @@
 //! A ring inside a larger file: a disk's image, the backing file of a guest's persistent memory, a dump of memory. The
 //! location `FILE@0xOFFSET` leads there if there is no file of that name, and to read only.
 //!
-//! Nothing of it is another process's to this kernel: it has none of the ring's locks, and its file is not the ring's.
+//! Processes of another kernel may write the ring. They hold no locks here, and the lengths and locks of the larger file are
+//! not the ring's.
 
 use crate::file::location::Location;
 use crate::sys::host::page_size;
 use perfring_abi::{BadRing, HeaderPage, Layout};
-use rustix::fs::{MemfdFlags, memfd_create};
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use rustix::fs::{MemfdFlags, memfd_create, sendfile};
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// The largest ring that is copied out of its file: 1 GiB.
+const COPIED_MAX: u64 = 1 << 30;
 
 /// A file of which a location names a part.
 pub(super) struct Within {
@@ -19,31 +24,30 @@ pub(super) struct Within {
     pub(super) offset: u64,
 }
 
-/// Reads a location `FILE@0xOFFSET`; `None` if it is none such, or there is no such file.
+/// Reads a location `FILE@0xOFFSET`. Returns `None` if something has that name, if the name has no offset, or if `FILE` is not a
+/// regular file.
 pub(super) fn within(location: &Location) -> Option<Within> {
     let Location::File(path) = location else { return None };
-    let (path, offset) = split(path)?;
-    path.metadata().is_ok().then(|| Within { path: path.to_owned(), offset })
+    let (file, offset) = split(path)?;
+    let missing = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
+    let leads_there = path.symlink_metadata().is_err_and(missing)
+        && file.metadata().is_ok_and(|meta| meta.is_file());
+    leads_there.then(|| Within { path: file.to_owned(), offset })
 }
 
 impl Within {
-    /// Opens the file.
-    pub(super) fn open(&self) -> io::Result<File> {
-        // Opening a pipe would wait for its writer.
-        match self.path.metadata()?.is_file() {
-            true => File::open(&self.path),
-            false => Err(io::ErrorKind::InvalidInput.into()),
-        }
-    }
-
-    /// Returns whether a ring begins there.
-    pub(super) fn has_ring(&self) -> bool {
+    /// Opens the file to read it, with these flags of `open(2)`. Returns `None` if no ring begins at the offset.
+    pub(super) fn open(&self, flags: i32) -> io::Result<Option<File>> {
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(&self.path)?;
         let mut bytes = [0; HeaderPage::LEN];
-        let read = self.open().and_then(|file| file.read_exact_at(&mut bytes, self.offset));
-        let page = read.ok().and_then(|()| HeaderPage::from_bytes(&bytes).ok());
-        page.is_some_and(|page| {
+        // Another file may have taken the name since `within`.
+        let read =
+            file.metadata()?.is_file() && file.read_exact_at(&mut bytes, self.offset).is_ok();
+        let page = HeaderPage::from_bytes(&bytes).ok().filter(|_| read);
+        let is_ring = page.is_some_and(|page| {
             !matches!(Layout::check(&page, u64::MAX), Err(BadRing::Foreign { .. }))
-        })
+        });
+        Ok(is_ring.then_some(file))
     }
 }
 
@@ -52,11 +56,7 @@ impl Location {
     #[doc(hidden)] // for other crates of perfring
     #[must_use]
     pub fn holder(&self) -> PathBuf {
-        let path = self.path();
-        match (path.exists(), within(self)) {
-            (false, Some(within)) => within.path,
-            _ => path,
-        }
+        within(self).map_or_else(|| self.path(), |within| within.path)
     }
 }
 
@@ -71,18 +71,54 @@ fn split(path: &Path) -> Option<(&Path, u64)> {
     Some((Path::new(std::ffi::OsStr::from_bytes(&bytes[..at])), offset))
 }
 
-/// Returns a file to map a ring of so many bytes from, and the offset of the ring in it. It is a copy in memory where the ring
-/// does not begin with a page of this machine, as in a core file: there it cannot be mapped.
-pub(super) fn mappable(file: File, offset: u64, len: u64) -> io::Result<(File, u64)> {
-    if offset.is_multiple_of(page_size()) {
-        return Ok((file, offset));
+/// The place of a ring in a larger file.
+#[derive(Debug)]
+pub(super) struct ImagePart {
+    pub(super) offset: u64,
+    /// A copy of the ring: a ring that does not begin with a page of this machine, as in a core file, cannot be mapped.
+    copy: OnceLock<File>,
+}
+
+impl ImagePart {
+    pub(super) fn new(offset: u64) -> Self {
+        ImagePart { offset, copy: OnceLock::new() }
     }
-    let mut copy = File::from(memfd_create("perfring-image", MemfdFlags::CLOEXEC)?);
-    (&file).seek(SeekFrom::Start(offset))?;
-    match io::copy(&mut (&file).take(len), &mut copy)? {
-        copied if copied == len => Ok((copy, 0)),
-        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+
+    /// Returns a file to map the ring of so many bytes from, and its offset there: this file, or a copy in memory, which is made once.
+    pub(super) fn mappable<'a>(&'a self, file: &'a File, len: u64) -> io::Result<(&'a File, u64)> {
+        if self.offset.is_multiple_of(page_size()) {
+            return Ok((file, self.offset));
+        }
+        let copy = match self.copy.get() {
+            Some(copy) => copy,
+            None => {
+                let copy = copy_out(file, self.offset, len)?;
+                self.copy.get_or_init(|| copy)
+            }
+        };
+        Ok((copy, 0))
     }
+}
+
+/// Copies a part of a file to memory.
+fn copy_out(file: &File, offset: u64, len: u64) -> io::Result<File> {
+    if len > COPIED_MAX {
+        let why = format!(
+            "it begins in the middle of a page, and such a ring is copied to memory if it has at most {COPIED_MAX} bytes: it has \
+             {len}, so copy it to a file of its own (`tail -c +{} FILE | head -c {len}`)",
+            offset + 1
+        );
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    let copy = File::from(memfd_create("perfring-image", MemfdFlags::CLOEXEC)?);
+    let (mut from, end) = (offset, offset + len);
+    while from < end {
+        let left = (end - from) as usize;
+        if sendfile(&copy, file, Some(&mut from), left)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(copy)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Functions accept every kind of string and path as a location. A string that begins with `shm:`
 /// names a POSIX segment, any other is a path. A `Path` is always a path.
 ///
-/// A path `FILE@0xOFFSET` of no file leads to the ring at that offset of `FILE`: of a disk's image, of the file behind a
+/// A path `FILE@0xOFFSET` where nothing has that name leads to the ring at that offset of `FILE`: of a disk's image, of the file behind a
 /// guest's persistent memory, or of a kernel's core file. Such a ring can only be read.
 ///
 /// ```

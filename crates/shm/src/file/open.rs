@@ -3,14 +3,14 @@
 use crate::file::denied;
 use crate::file::error::AttachError;
 use crate::file::file_system::FileSystem;
-use crate::file::image;
+use crate::file::image::{self, ImagePart};
 use crate::file::location::Location;
 use crate::file::overlay;
 use crate::sys::clock::{MachineClock, now_ns};
 use crate::sys::ofd_lock::{ByteLock, ByteRange, LockFile, REMOVAL_BYTE};
 use perfring_abi::{CONSUMER_LOCK_BYTE, HeaderPage, Layout, Producers, RECOVER_LOCK_BYTE};
 use perfring_ring::{OwnerInfo, ReadError};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
@@ -60,8 +60,8 @@ pub struct RingFile {
     pub(crate) layout: Layout,
     /// A file that is only read holds no lock, so a forked child may go on with it.
     pub(crate) access: FileAccess,
-    /// The ring's offset in its file, if that is a larger one that holds it.
-    within: Option<u64>,
+    /// The ring's place in its file, if that is a larger one that holds it.
+    within: Option<Arc<ImagePart>>,
 }
 
 impl RingFile {
@@ -82,30 +82,31 @@ impl RingFile {
         let io = |step, source| AttachError::Io { location: location.clone(), step, source };
         let write = access == FileAccess::Write;
         // Does not block if the name is a FIFO.
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(write)
-            .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY | flags)
-            .open(location.path());
+        let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY | flags;
+        let opened =
+            OpenOptions::new().read(true).write(write).custom_flags(flags).open(location.as_path());
         let wanted = if write { "reading and writing" } else { "reading" };
         let no_file = |kind, what: &str| io("opening it", io::Error::new(kind, what));
-        let (file, within) = match opened {
+        let (file, base) = match opened {
             Ok(file) => (file, None),
-            Err(source) => match image::within(&location) {
-                Some(within) if write && within.has_ring() => {
-                    return Err(no_file(io::ErrorKind::Unsupported, denied::WITHIN));
-                }
-                Some(within) if !write => match within.open() {
-                    Ok(file) => (file, Some(within.offset)),
-                    Err(source) => {
-                        let holder = Location::File(within.path);
+            Err(source) => {
+                let missing = source.kind() == io::ErrorKind::NotFound;
+                let within = missing.then(|| image::within(&location)).flatten();
+                match within.as_ref().map(|within| (within, within.open(flags))) {
+                    Some((within, Ok(Some(file)))) if !write => (file, Some(within.offset)),
+                    Some((_, Ok(Some(_)))) => {
+                        return Err(no_file(io::ErrorKind::Unsupported, denied::WITHIN));
+                    }
+                    Some((within, Err(source))) if !write => {
+                        let holder = Location::File(within.path.clone());
                         return Err(denied::opening(&holder, source, wanted));
                     }
-                },
-                _ => return Err(denied::opening(&location, source, wanted)),
-            },
+                    _ => return Err(denied::opening(&location, source, wanted)),
+                }
+            }
         };
-        let base = within.unwrap_or(0);
+        let within = base.map(|base| Arc::new(ImagePart::new(base)));
+        let base = base.unwrap_or(0);
         let meta = file.metadata().map_err(|source| io("reading its metadata", source))?;
         if meta.is_dir() {
             return Err(no_file(io::ErrorKind::IsADirectory, denied::DIRECTORY));
@@ -131,12 +132,6 @@ impl RingFile {
                 if write && let Some(shown) = overlay::shown_at(&file) {
                     return Err(AttachError::UnderOverlay { location, shown });
                 }
-                let (file, within) = match within {
-                    Some(base) => image::mappable(file, base, layout.file_size())
-                        .map(|(file, base)| (file, Some(base)))
-                        .map_err(|source| io("copying it out of its file", source))?,
-                    None => (file, None),
-                };
                 let file = Arc::new(LockFile::new(file));
                 Ok(RingFile { file, location, layout, access, within })
             }
@@ -183,7 +178,22 @@ impl RingFile {
 
     /// Returns the ring's offset in its file.
     pub(crate) fn offset(&self) -> u64 {
-        self.within.unwrap_or(0)
+        self.within.as_ref().map_or(0, |within| within.offset)
+    }
+
+    /// Returns whether the ring is inside a larger file.
+    pub(crate) fn is_within(&self) -> bool {
+        self.within.is_some()
+    }
+
+    /// Returns the file to map the ring from, and its offset there.
+    pub(crate) fn mappable(&self) -> Result<(&File, u64), AttachError> {
+        match &self.within {
+            None => Ok((&self.file, 0)),
+            Some(within) => within
+                .mappable(&self.file, self.layout.file_size())
+                .map_err(|source| self.io("copying it out of its file", source)),
+        }
     }
 
     /// Returns whether a process of another user may read the file.
@@ -214,7 +224,7 @@ impl RingFile {
     pub(crate) fn is_named(&self) -> Result<bool, AttachError> {
         let failed = |source| self.io("reading its metadata", source);
         let open = self.file.metadata().map_err(failed)?;
-        match std::fs::metadata(self.location.holder()) {
+        match std::fs::metadata(self.location.as_path()) {
             Ok(named) => Ok((named.dev(), named.ino()) == (open.dev(), open.ino())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(failed(error)),
@@ -226,7 +236,7 @@ impl RingFile {
     /// has another (it was moved, or the path is relative to a directory that was left). Two system calls.
     #[must_use]
     pub fn is_removed(&self) -> bool {
-        if self.within.is_some() {
+        if self.is_within() {
             return false;
         }
         let Ok(open) = self.file.metadata() else { return false };
@@ -252,7 +262,7 @@ impl RingFile {
     /// # Errors
     /// [`AttachError::Io`] where the file system has no such locks.
     pub fn is_held(&self, seat: SeatId) -> Result<bool, AttachError> {
-        if self.within.is_some() {
+        if self.is_within() {
             return Ok(false);
         }
         let held = self.file.is_held(self.lock_byte(seat));

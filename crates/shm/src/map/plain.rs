@@ -34,21 +34,25 @@ impl Plain {
         let layout = &ring.layout;
         let locked = ring.access == FileAccess::Write;
         let opening = locked.then(fork::hold_off);
+        let (file, offset) = ring.mappable()?;
         let map = MmapOptions::new()
-            .offset(ring.offset())
+            .offset(offset)
             .len(layout.file_size() as usize)
-            .map_raw_read_only(&ring.file)
+            .map_raw_read_only(file)
             .map_err(|source| ring.io("mapping it", source))?;
         let base = NonNull::new(map.as_mut_ptr()).unwrap_or(NonNull::dangling());
         let children = locked.then(|| NotForChildren::mapping(base, map.len()));
         drop(opening);
+        // No process truncates a copy.
+        let guard = match offset == ring.offset() {
+            true => {
+                SigbusGuard::new([(base, map.len()), (base, 0), (base, 0)], false, ring.watched())
+            }
+            false => SigbusGuard::default(),
+        };
         Ok(Plain {
             _children: children,
-            guard: SigbusGuard::new(
-                [(base, map.len()), (base, 0), (base, 0)],
-                false,
-                ring.watched(),
-            ),
+            guard,
             map,
             data_offset: layout.data_offset() as usize,
             data_size: layout.data_size as usize,
