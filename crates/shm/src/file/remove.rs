@@ -19,17 +19,16 @@ use std::{fs, io};
 pub fn remove(location: impl Into<Location>, removal: Removal) -> Result<(), AttachError> {
     let location = location.into();
     if removal == Removal::Always {
-        RingFile::open(location.clone(), FileAccess::Read)?;
-        return unlink(&location);
+        return unlink(&RingFile::open(location, FileAccess::Read)?);
     }
     match Idle::hold(&location) {
         Ok(idle) => idle.remove(),
         // A user who may remove a file need not be able to write it, and cannot lock it then.
         Err(AttachError::Permission { .. } | AttachError::ReadOnly { .. }) => {
-            let ring = RingFile::open(location.clone(), FileAccess::Read)?;
+            let ring = RingFile::open(location, FileAccess::Read)?;
             match ring.held_seat()? {
                 Some(seat) => Err(ring.busy(seat)),
-                None => unlink(&location),
+                None => unlink(&ring),
             }
         }
         Err(error) => Err(error),
@@ -117,12 +116,17 @@ impl Idle {
     pub fn remove(self) -> Result<(), AttachError> {
         // No perfring process gives the name to another file while this one is locked.
         match self.ring.is_named()? {
-            true => unlink(&self.ring.location),
+            true => unlink(&self.ring),
             false => Err(AttachError::Removed { location: self.ring.location.clone() }),
         }
     }
 }
 
-fn unlink(location: &Location) -> Result<(), AttachError> {
+fn unlink(ring: &RingFile) -> Result<(), AttachError> {
+    if ring.is_within() {
+        let source = io::Error::new(io::ErrorKind::Unsupported, denied::WITHIN);
+        return Err(ring.io("removing it", source));
+    }
+    let location = ring.location();
     fs::remove_file(location.path()).map_err(|source| denied::removing(location, source))
 }
