@@ -136,7 +136,8 @@ fn other(
     };
     let switched = switched.into();
     let kind = match frame.kind {
-        // The kernel reports this only for records that did not fit in its ring.
+        // The kernel reports this only for records that did not fit in its ring (or, of a recorder, came during a
+        // snapshot).
         kind::LOST => return Some(What::Lost(*body.get(1)?, Cause::Full)),
         // Records that a processor itself lost, before the kernel saw them.
         kind::LOST_SAMPLES => return Some(What::Lost(*body.first()?, Cause::Foreign)),

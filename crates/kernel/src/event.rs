@@ -102,6 +102,7 @@ impl EventKind {
         kinds: &[EventKind],
         clock_period_ns: u64,
         wakeup_bytes: u32,
+        overwrite: bool,
     ) -> Vec<(EventKind, Vec<KernelEventSpec>)> {
         let plain = KernelEventSpec {
             config: 0,
@@ -109,6 +110,7 @@ impl EventKind {
             also: Also::default(),
             user_only: false,
             wakeup_bytes,
+            overwrite,
         };
         let mut rings: Vec<(EventKind, Vec<KernelEventSpec>)> = Vec::new();
         let wanted = |kind: &EventKind| kinds.contains(kind);

@@ -20,11 +20,14 @@
 //! does, some samples have a timestamp of that clock. The records of `switches`, `tasks` and
 //! `mappings` are prepared separately and always right.
 //!
+//! A [`KernelRecorder`] is a flight recorder: the kernel keeps its newest records and overwrites older ones, and a
+//! [`KernelSnapshot`] has what is there at one moment.
+//!
 //! A [`BpfRing`] reads a BPF ring-buffer map (`BPF_MAP_TYPE_RINGBUF`), to which BPF programs submit records: as the map's
 //! one consumer, or as an observer. Its records are bytes.
 //!
 //! A [`KernelRing`] is a [`Source`](perfring_set::Source): a [`Merge`](perfring_set::Merge) puts
-//! its records in order of time with those of any perfring rings. So is a [`BpfRing`].
+//! its records in order of time with those of any perfring rings. So is a [`BpfRing`], and a [`KernelSnapshot`].
 //!
 //! Programs written for these records use [`records`]; others use the type table.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -38,9 +41,11 @@ mod clock;
 mod decode;
 mod event;
 mod open;
+mod recorder;
 pub mod records;
 mod ring;
 mod sandbox;
+mod snapshot;
 mod source;
 
 /// Entry point for `tests/fuzz`: a real kernel writes no hostile records, so the test supplies
@@ -57,5 +62,7 @@ pub use event::{EventKind, UnknownEvent};
 pub use open::{OpenError, Options, Target, open};
 pub use perfring_ring::BpfFault;
 pub use perfring_shm::BpfPlace;
+pub use recorder::KernelRecorder;
 pub use records::{schemas, types};
 pub use ring::{KernelRing, Stopper};
+pub use snapshot::KernelSnapshot;

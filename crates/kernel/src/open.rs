@@ -3,9 +3,10 @@
 use crate::event::EventKind;
 use crate::ring::KernelRing;
 use crate::sandbox::sandbox;
-use perfring_shm::{KernelEvent, KernelEventSpec, MappedKernel, NoEvent, Whose};
+use perfring_shm::{KernelEvent, KernelEventSpec, KernelEvents, MappedKernel, NoEvent, Whose};
 use std::fs;
 use std::io;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// The events to request from the kernel.
@@ -125,6 +126,12 @@ pub enum OpenError {
         /// The event.
         event: EventKind,
     },
+    /// The kernel has no rings in overwrite mode.
+    #[error(
+        "this kernel has no recorders: Linux 4.7 or later has (`write_backward`). Read a ring that refuses records when it \
+         is full"
+    )]
+    Overwrite,
     /// The limit for locked memory is too low.
     #[error(
         "this user may not have rings of {size} bytes for each processor: use smaller ones, or \
@@ -165,6 +172,7 @@ impl OpenError {
                 | OpenError::Forbidden { .. }
                 | OpenError::Missing
                 | OpenError::Unknown { .. }
+                | OpenError::Overwrite
         )
     }
 }
@@ -183,7 +191,43 @@ fn paranoid() -> String {
 /// # Errors
 /// See [`OpenError`].
 pub fn open(options: &Options) -> Result<Vec<KernelRing>, OpenError> {
-    let kinds = EventKind::rings(&options.events, 0, 0).len();
+    let mut rings = Vec::new();
+    for one in opened(options, false)? {
+        let (event, cpu, uuid) = (one.kind, one.cpu, one.uuid);
+        rings.push(KernelRing::new(one.mapped_by(MappedKernel::map)?, event, cpu, uuid));
+    }
+    enable(options, rings.iter().map(KernelRing::events))?;
+    Ok(rings)
+}
+
+/// The events of a ring that is not mapped yet.
+#[derive(Debug)]
+pub(crate) struct OpenedRing {
+    events: Vec<KernelEvent>,
+    data_size: u64,
+    pub(crate) kind: EventKind,
+    pub(crate) cpu: i32,
+    pub(crate) uuid: [u8; 16],
+}
+
+impl OpenedRing {
+    /// Maps the ring.
+    pub(crate) fn mapped_by<T>(
+        self,
+        map: fn(Vec<KernelEvent>, u64) -> io::Result<T>,
+    ) -> Result<T, OpenError> {
+        let size = self.data_size;
+        map(self.events, size).map_err(|source| match source.kind() {
+            io::ErrorKind::PermissionDenied => OpenError::Memory { size },
+            io::ErrorKind::InvalidInput => OpenError::Size { size },
+            _ => OpenError::Io { event: self.kind, step: "mapping its ring", source },
+        })
+    }
+}
+
+/// Opens the events of all rings. At least one ring has some.
+pub(crate) fn opened(options: &Options, overwrite: bool) -> Result<Vec<OpenedRing>, OpenError> {
+    let kinds = EventKind::rings(&options.events, 0, 0, overwrite).len();
     let data_size = options
         .data_size
         .unwrap_or_else(|| (SIZE / kinds.max(1).next_power_of_two() as u64).max(SIZE_MIN));
@@ -191,10 +235,13 @@ pub fn open(options: &Options) -> Result<Vec<KernelRing>, OpenError> {
         return Err(OpenError::Size { size: data_size });
     }
     // Waiting readers are woken at a quarter of a ring: the rest is for records written before they
-    // read.
-    let wakeup = u32::try_from(data_size / 4).unwrap_or(u32::MAX);
-    let wanted = EventKind::rings(&options.events, options.clock_period_ns, wakeup);
-    let Some((first, _)) = wanted.first() else { return Err(OpenError::Nothing) };
+    // read. For a recorder nobody waits.
+    let wakeup = if overwrite { data_size } else { data_size / 4 };
+    let wakeup = u32::try_from(wakeup).unwrap_or(u32::MAX);
+    let wanted = EventKind::rings(&options.events, options.clock_period_ns, wakeup, overwrite);
+    if wanted.is_empty() {
+        return Err(OpenError::Nothing);
+    }
     let cpus = cpus();
     let tids = match options.target {
         Target::Process(pid) => Some(threads(pid)?),
@@ -202,7 +249,7 @@ pub fn open(options: &Options) -> Result<Vec<KernelRing>, OpenError> {
     };
     let specs: usize = wanted.iter().map(|(_, specs)| specs.len()).sum();
     let needed = specs * cpus.len() * tids.as_ref().map_or(1, Vec::len);
-    let asked = Asked { target: options.target, data_size, needed };
+    let asked = Asked { target: options.target, needed };
     let mut rings = Vec::new();
     for cpu in cpus {
         let whose: Vec<Whose> = match &tids {
@@ -210,26 +257,37 @@ pub fn open(options: &Options) -> Result<Vec<KernelRing>, OpenError> {
             None => vec![Whose::Cpu(cpu)],
         };
         for (kind, specs) in &wanted {
-            if let Some(mapped) = asked.ring(*kind, specs, &whose)? {
-                let mut id = [0; 16];
-                getrandom::fill(&mut id).map_err(|source| OpenError::Io {
-                    event: *kind,
-                    step: "drawing random bytes for its id",
-                    source: source.into(),
-                })?;
-                let id = uuid::Builder::from_random_bytes(id).into_uuid().into_bytes();
-                rings.push(KernelRing::new(mapped, *kind, cpu, id));
+            let kind = *kind;
+            let events = asked.events(kind, specs, &whose)?;
+            // None if none of the threads lives any more, or the processor is off.
+            if events.is_empty() {
+                continue;
             }
+            let mut id = [0; 16];
+            getrandom::fill(&mut id).map_err(|source| OpenError::Io {
+                event: kind,
+                step: "drawing random bytes for its id",
+                source: source.into(),
+            })?;
+            let uuid = uuid::Builder::from_random_bytes(id).into_uuid().into_bytes();
+            rings.push(OpenedRing { events, data_size, kind, cpu, uuid });
         }
     }
     match (rings.is_empty(), options.target) {
-        (true, Target::Process(pid)) => return Err(OpenError::NoProcess { pid }),
-        (true, Target::System) => return Err(OpenError::Missing),
-        _ => {}
+        (true, Target::Process(pid)) => Err(OpenError::NoProcess { pid }),
+        (true, Target::System) => Err(OpenError::Missing),
+        _ => Ok(rings),
     }
-    let failed = |source| OpenError::Io { event: *first, step: "enabling it", source };
-    rings.iter().try_for_each(KernelRing::enable).map_err(failed)?;
-    Ok(rings)
+}
+
+/// Starts the events of all rings.
+pub(crate) fn enable<'a>(
+    options: &Options,
+    mut rings: impl Iterator<Item = &'a Arc<KernelEvents>>,
+) -> Result<(), OpenError> {
+    let event = options.events.first().copied().unwrap_or(EventKind::ContextSwitches);
+    let failed = |source| OpenError::Io { event, step: "enabling it", source };
+    rings.try_for_each(|events| events.enable()).map_err(failed)
 }
 
 /// Bytes of all rings of a processor by default.
@@ -239,35 +297,24 @@ const SIZE_MIN: u64 = 64 << 10;
 
 struct Asked {
     target: Target,
-    data_size: u64,
     needed: usize,
 }
 
 impl Asked {
-    /// Opens a ring of one processor; none if none of the threads lives any more, or the processor
-    /// is off.
-    fn ring(
+    /// Opens the events of a ring of one processor.
+    fn events(
         &self,
         kind: EventKind,
         specs: &[KernelEventSpec],
         whose: &[Whose],
-    ) -> Result<Option<MappedKernel>, OpenError> {
+    ) -> Result<Vec<KernelEvent>, OpenError> {
         let mut events = Vec::new();
         for whose in whose {
             for spec in specs {
                 events.extend(self.event(kind, *spec, *whose)?);
             }
         }
-        if events.is_empty() {
-            return Ok(None);
-        }
-        let size = self.data_size;
-        let mapped = MappedKernel::map(events, size).map_err(|source| match source.kind() {
-            io::ErrorKind::PermissionDenied => OpenError::Memory { size },
-            io::ErrorKind::InvalidInput => OpenError::Size { size },
-            _ => OpenError::Io { event: kind, step: "mapping its ring", source },
-        })?;
-        Ok(Some(mapped))
+        Ok(events)
     }
 
     /// Opens an event; none if its thread has ended, or its processor is off.
@@ -297,7 +344,13 @@ impl Asked {
                 OpenError::Forbidden { event: kind, of, system }
             }
             Err(NoEvent::Missing) => OpenError::Missing,
-            Err(NoEvent::Unknown) => OpenError::Unknown { event: kind },
+            Err(NoEvent::Unknown) => {
+                let plain = KernelEventSpec { overwrite: false, ..spec };
+                match spec.overwrite && KernelEvent::open(&plain, whose).is_ok() {
+                    true => OpenError::Overwrite,
+                    false => OpenError::Unknown { event: kind },
+                }
+            }
             Err(NoEvent::Descriptors) => OpenError::Descriptors { needed: self.needed },
             Err(NoEvent::Other(source)) => {
                 OpenError::Io { event: kind, step: "perf_event_open", source }

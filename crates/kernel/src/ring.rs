@@ -85,6 +85,10 @@ pub struct Stopper {
 }
 
 impl Stopper {
+    pub(crate) fn new(events: &Arc<KernelEvents>) -> Self {
+        Stopper { events: events.clone() }
+    }
+
     /// Stops the kernel for good.
     ///
     /// # Errors
@@ -117,8 +121,8 @@ impl KernelRing {
         }
     }
 
-    pub(crate) fn enable(&self) -> io::Result<()> {
-        self.mapped.events().enable()
+    pub(crate) fn events(&self) -> &Arc<KernelEvents> {
+        self.mapped.events()
     }
 
     /// Polls the kernel's head and returns what is next, without taking it.
@@ -247,7 +251,7 @@ impl KernelRing {
     /// Returns a handle that stops the ring, also while it is a source of a merge.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
-        Stopper { events: self.mapped.events().clone() }
+        Stopper::new(self.mapped.events())
     }
 
     /// Returns the anchors that convert timestamps to wall-clock times, as of now. Call it again

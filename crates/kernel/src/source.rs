@@ -3,6 +3,7 @@
 use crate::bpf_ring::BpfRing;
 use crate::records::SCHEMAS;
 use crate::ring::KernelRing;
+use crate::snapshot::KernelSnapshot;
 use perfring_consumer::advanced::{Front, ResumePoint};
 use perfring_consumer::{Anchors, Fill, Item, Types};
 use perfring_ring::BpfFault;
@@ -62,6 +63,47 @@ impl Source for KernelRing {
     fn has_producer(&self) -> bool {
         // Until its last loss is reported: the ring's end is checked at intervals only.
         !self.is_reported()
+    }
+}
+
+/// It ends with the newest record; the types are those in [`types`](crate::types).
+impl Source for KernelSnapshot {
+    fn peek(&mut self) -> Result<Front, SourceError> {
+        Ok(KernelSnapshot::peek(self)?)
+    }
+
+    fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
+        Ok(KernelSnapshot::take(self)?)
+    }
+
+    fn resume_point(&self) -> ResumePoint {
+        KernelSnapshot::resume_point(self)
+    }
+
+    fn release(&mut self, _: &ResumePoint) {}
+
+    fn fill(&self) -> Fill {
+        KernelSnapshot::fill(self)
+    }
+
+    fn about(&self) -> About {
+        About { uuid: self.uuid(), data_size: self.data_size(), policy: None, timed: true }
+    }
+
+    fn anchors(&self) -> Anchors {
+        KernelRing::anchors().unwrap_or_default()
+    }
+
+    fn types(&self) -> Types {
+        Types::of_schemas(&SCHEMAS)
+    }
+
+    fn has_more_types(&self, _: &Types) -> bool {
+        false
+    }
+
+    fn has_producer(&self) -> bool {
+        false
     }
 }
 

@@ -24,6 +24,16 @@ pub struct KernelFrame {
 }
 
 impl KernelFrame {
+    /// Returns the frame of a header at this position, if the record fits into the bytes from there on.
+    #[inline]
+    pub(crate) fn of(word: RecordWord, pos: u64, room: u64) -> Option<Self> {
+        let size = word.size();
+        let is_valid = size >= u64::from(HEADER_LEN)
+            && size.is_multiple_of(u64::from(RECORD_ALIGN))
+            && size <= room;
+        is_valid.then(|| KernelFrame { pos, kind: word.kind(), misc: word.misc(), size })
+    }
+
     /// Returns the number of words of its body.
     #[must_use]
     #[inline]
@@ -88,14 +98,10 @@ impl KernelReader {
         }
         // Relaxed: B ordered it.
         let word = RecordWord::from_raw(ring.word(cursor).load(Ordering::Relaxed));
-        let size = word.size();
-        if size < u64::from(HEADER_LEN)
-            || !size.is_multiple_of(u64::from(RECORD_ALIGN))
-            || size > self.head - cursor
-        {
-            return Err(Corrupt { pos: cursor });
+        match KernelFrame::of(word, cursor, self.head - cursor) {
+            Some(frame) => Ok(Some(frame)),
+            None => Err(Corrupt { pos: cursor }),
         }
-        Ok(Some(KernelFrame { pos: cursor, kind: word.kind(), misc: word.misc(), size }))
     }
 
     /// Copies the body of a peeked record into one piece: it may wrap around the end of the data

@@ -14,8 +14,8 @@
 //!
 //! Above these are `producer` (the exclusive one), `shared` (one of many), `consumer` (of a drop
 //! ring) and `observer`. `aux_area` handles payloads that are too long for the data area, `kernel`
-//! reads the kernel's rings, `bpf` its BPF maps, `types` is the type table, `time` converts timestamps to wall-clock
-//! times, `heap` is a ring for tests. Making room and evicting the oldest records is implemented in
+//! reads the kernel's rings, `kernel_copy` those in overwrite mode, `bpf` its BPF maps, `types` is the type table, `time`
+//! converts timestamps to wall-clock times, `heap` is a ring for tests. Making room and evicting the oldest records is implemented in
 //! `producer/room.rs` and `tail.rs`, and in `shared/locked_room.rs` and `evict.rs`.
 //!
 //! # Orderings
@@ -70,6 +70,7 @@ mod counters;
 pub mod heap;
 mod holder;
 mod kernel;
+mod kernel_copy;
 mod lost;
 mod metrics;
 mod named;
@@ -102,6 +103,7 @@ pub use counters::{
 };
 pub use holder::{OwnerInfo, Seat, SeatState, sign_off};
 pub use kernel::{KernelFrame, KernelReader};
+pub use kernel_copy::KernelCopy;
 pub use lost::Lost;
 pub use metrics::{
     AreaBlock, BadArea, BadPart, BlockOwner, BlockPlace, Bucket, Buckets, MetricKind, MetricValue,

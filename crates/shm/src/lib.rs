@@ -87,6 +87,7 @@ pub use map::write_window::{Forked, WriteWindow};
 pub use perf::attr::{Also, KernelEventSpec, Whose};
 pub use perf::event::{KernelEvent, KernelEvents, NoEvent};
 pub use perf::mapped::MappedKernel;
+pub use perf::recorder::MappedRecorder;
 #[cfg(feature = "poll")]
 pub use poll::many::ManyWaits;
 #[cfg(feature = "poll")]

@@ -31,6 +31,9 @@ pub struct KernelEventSpec {
     pub user_only: bool,
     /// Waiting readers are woken after so many bytes.
     pub wakeup_bytes: u32,
+    /// Writes the ring from its end to its beginning, for a
+    /// [`MappedRecorder`](crate::MappedRecorder).
+    pub overwrite: bool,
 }
 
 /// The scope of an event.
@@ -90,6 +93,7 @@ mod flag {
     pub(super) const COMM_EXEC: u64 = 1 << 24;
     pub(super) const USE_CLOCKID: u64 = 1 << 25;
     pub(super) const CONTEXT_SWITCH: u64 = 1 << 26;
+    pub(super) const WRITE_BACKWARD: u64 = 1 << 27;
 }
 
 impl KernelEventSpec {
@@ -101,6 +105,7 @@ impl KernelEventSpec {
             (self.also.tasks, flag::TASK | flag::COMM | flag::COMM_EXEC),
             (self.also.mappings, flag::MMAP | flag::MMAP2),
             (self.also.switches, flag::CONTEXT_SWITCH),
+            (self.overwrite, flag::WRITE_BACKWARD),
         ] {
             flags |= if wanted { bits } else { 0 };
         }

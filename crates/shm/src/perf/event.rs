@@ -13,6 +13,7 @@ const CLOEXEC: libc::c_ulong = 1 << 3;
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
 const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
+const IOC_PAUSE_OUTPUT: libc::c_ulong = 0x4004_2409;
 
 /// The reason why an event could not be opened.
 #[derive(Debug)]
@@ -144,6 +145,13 @@ impl KernelEvents {
         self.events.iter().try_for_each(|event| event.control(IOC_DISABLE, 0))?;
         self.stopped.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Keeps the kernel from writing into the ring, or lets it write again. The events count on, and
+    /// so does the kernel the records that it does not write.
+    pub(crate) fn pause_output(&self, paused: bool) -> io::Result<()> {
+        // The ring is that of all events.
+        self.events.first().map_or(Ok(()), |event| event.control(IOC_PAUSE_OUTPUT, paused.into()))
     }
 
     /// Returns whether [`KernelEvents::stop`] was called.

@@ -63,6 +63,7 @@ fn flags_and_numbers_are_the_kernels() {
         also: Also::default(),
         user_only: false,
         wakeup_bytes: 0,
+        overwrite: false,
     };
     let attr = |spec: KernelEventSpec, whose| spec.attr(whose, FORMAT_LOST);
     let plain = attr(spec, Whose::Cpu(0)).flags;
@@ -74,17 +75,19 @@ fn flags_and_numbers_are_the_kernels() {
         with(Also { tasks: true, ..Also::default() }),
         with(Also { mappings: true, ..Also::default() }),
         with(Also { switches: true, ..Also::default() }),
+        attr(KernelEventSpec { overwrite: true, ..spec }, Whose::Cpu(0)).flags ^ plain,
     ];
     let all = c("BIT(disabled) BIT(watermark) BIT(sample_id_all) BIT(use_clockid) BIT(inherit)
         BIT(exclude_kernel) BIT(exclude_hv) BIT(task) BIT(comm) BIT(comm_exec) BIT(mmap) BIT(mmap2)
-        BIT(context_switch)");
-    let sums = [0..4, 4..5, 5..7, 7..10, 10..12, 12..13];
+        BIT(context_switch) BIT(write_backward)");
+    let sums = [0..4, 4..5, 5..7, 7..10, 10..12, 12..13, 13..14];
     assert_eq!(ours, sums.map(|range| all[range].iter().sum::<u64>()));
 
     let numbers = c("SHOW(PERF_TYPE_SOFTWARE) SHOW(PERF_SAMPLE_IP | PERF_SAMPLE_TID |
         PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR | PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD |
         PERF_SAMPLE_IDENTIFIER) SHOW(PERF_FORMAT_LOST) SHOW(PERF_FLAG_FD_CLOEXEC)
-        SHOW(PERF_EVENT_IOC_ENABLE) SHOW(PERF_EVENT_IOC_DISABLE) SHOW(PERF_EVENT_IOC_SET_OUTPUT)");
+        SHOW(PERF_EVENT_IOC_ENABLE) SHOW(PERF_EVENT_IOC_DISABLE) SHOW(PERF_EVENT_IOC_SET_OUTPUT)
+        SHOW(PERF_EVENT_IOC_PAUSE_OUTPUT)");
     let ours = [
         u64::from(TYPE_SOFTWARE),
         SAMPLE_TYPE,
@@ -93,6 +96,7 @@ fn flags_and_numbers_are_the_kernels() {
         IOC_ENABLE,
         IOC_DISABLE,
         IOC_SET_OUTPUT,
+        IOC_PAUSE_OUTPUT,
     ];
     assert_eq!(ours, *numbers);
 }
@@ -105,6 +109,7 @@ fn a_forked_child_has_no_ring_and_does_not_fault() {
         also: Also { tasks: true, ..Also::default() },
         user_only: true,
         wakeup_bytes: 1024,
+        overwrite: false,
     };
     let tid = i32::try_from(std::process::id()).unwrap();
     let event = match KernelEvent::open(&spec, Whose::Thread { tid, cpu: 0 }) {

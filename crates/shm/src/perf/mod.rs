@@ -3,3 +3,5 @@
 pub(crate) mod attr;
 pub(crate) mod event;
 pub(crate) mod mapped;
+pub(crate) mod pages;
+pub(crate) mod recorder;
