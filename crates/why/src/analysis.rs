@@ -150,6 +150,9 @@ impl Analysis {
     }
 
     fn note(&mut self, time: u64, fact: Fact) {
+        if let Fact::Seat { seat, .. } | Fact::Present { seat, .. } = &fact {
+            self.names.add_owner(seat);
+        }
         match fact {
             Fact::Ring { ring, name, drops } => {
                 self.names.add_ring(ring, &name);

@@ -1,6 +1,6 @@
 //! What tasks and rings are called.
 
-use crate::evidence::Thread;
+use crate::evidence::{SeatNow, Thread};
 use std::collections::HashMap;
 
 /// The limit of tasks whose names are kept.
@@ -10,6 +10,8 @@ const MOST: usize = 1 << 18;
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     tasks: HashMap<u32, String>,
+    /// Processes that have seats, by the names that these give them.
+    owners: HashMap<u32, String>,
     rings: HashMap<u32, String>,
 }
 
@@ -20,8 +22,18 @@ impl Names {
         }
     }
 
+    /// The name of a seat says more about its process than the kernel's name.
+    pub(crate) fn add_owner(&mut self, seat: &SeatNow) {
+        if self.owners.len() < MOST && !seat.name.is_empty() {
+            self.owners.insert(seat.pid, printable(&seat.name));
+        }
+    }
+
     /// A task has the name of the one that started it.
     pub(crate) fn inherit(&mut self, thread: Thread, parent: Thread) {
+        if thread.pid == thread.tid {
+            self.owners.remove(&thread.pid); // a new process with the number of an old one
+        }
         if let Some(name) = self.tasks.get(&parent.tid).cloned() {
             self.add(thread, &name);
         }
@@ -41,11 +53,13 @@ impl Names {
         self.tasks.get(&thread.tid).map(String::as_str)
     }
 
-    /// Describes a task: `stress (123)`, or `worker (124 of shop 120)`.
+    /// Describes a task: `stress (123)`, or `worker (124 of shop 120)`. A process with a seat has the name of that, as in
+    /// sentences about the seat.
     pub(crate) fn task(&self, thread: Thread) -> String {
         let Thread { pid, tid } = thread;
-        let process = self.tasks.get(&pid);
-        match (self.of(thread), process) {
+        let process = self.owners.get(&pid).or_else(|| self.tasks.get(&pid));
+        let own = process.filter(|_| pid == tid).map(String::as_str);
+        match (own.or_else(|| self.of(thread)), process) {
             (Some(name), _) if pid == tid || pid == 0 => format!("{name} ({tid})"),
             (Some(name), Some(process)) => format!("{name} ({tid} of {process} {pid})"),
             (Some(name), None) => format!("{name} ({tid} of process {pid})"),
@@ -83,6 +97,7 @@ pub fn span(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evidence::{Holder, Role};
 
     #[test]
     fn tasks_and_times_are_described() {
@@ -98,6 +113,16 @@ mod tests {
             [names.task(shop), names.task(worker)],
             ["sh?op (120)", "worker (124 of sh?op 120)"]
         );
+        let (role, holder) = (Role::Producer, Holder::Alive);
+        let name = "shop publish".to_owned();
+        names.add_owner(&SeatNow { role, number: 0, pid: 120, name, holder, holds_up: false });
+        assert_eq!(
+            [names.task(shop), names.task(worker)],
+            ["shop publish (120)", "worker (124 of shop publish 120)"]
+        );
+        assert_eq!(names.of(shop), Some("sh?op"), "the thread's own name");
+        names.inherit(shop, Thread { pid: 1, tid: 1 });
+        assert_eq!(names.task(shop), "sh?op (120)");
         let times = [7, 1_500, 420_000, 3_100_000, 99_960_000, 1_250_000_000];
         assert_eq!(times.map(span), ["7 ns", "1.50 µs", "420 µs", "3.10 ms", "100.0 ms", "1.25 s"]);
         let times = [999_499, 999_500, 999_499_999, 999_500_000];

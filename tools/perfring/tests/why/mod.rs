@@ -356,7 +356,7 @@ fn records_that_name_their_thread_are_joined_and_each_file_of_a_recording_has_wh
         gap["sentence"]
             .as_str()
             .unwrap()
-            .starts_with(&format!("perfring ({pid}) wrote nothing for "))
+            .starts_with(&format!("perfring publish ({pid}) wrote nothing for "))
     );
     is_consistent(&gap);
     live.signal(Signal::SIGINT);

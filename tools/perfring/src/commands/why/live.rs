@@ -59,7 +59,7 @@ pub(super) fn seats(
             {
                 let (name, time) = (name(&seat.owner), span(ns));
                 let what = "used up its quota of CPU time: it was throttled for";
-                note(&format!("the cgroup of {name} (pid {pid}) has {what} {time} so far"));
+                note(&format!("the cgroup of {name} ({pid}) has {what} {time} so far"));
             }
             facts
                 .seat(now, &seat.record(stat.layout.uuid))
