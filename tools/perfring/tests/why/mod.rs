@@ -426,7 +426,11 @@ fn a_user_without_privileges_is_told_what_is_missing_and_gets_the_rest() {
         ),
     }
     assert!(gap["preempted_by"].as_array().unwrap().is_empty());
-    assert!(run(&["why", &file], b"").out().contains("no kernel events of the whole machine"));
+    assert!(
+        run(&["why", &file], b"")
+            .out()
+            .contains("context switches of all threads were not recorded in these ")
+    );
 }
 
 /// Live rings have seats and losses, and no kernel events.

@@ -101,7 +101,7 @@ fn summary(report: &Report, facts: &Facts, top: usize) -> String {
     }
     said += &match report.covered {
         0 => format!(
-            "; no kernel events of the whole machine, in {}; `perfring record DIR --why` records them",
+            "; the context switches of all threads were not recorded in these {}; `perfring record DIR --why` records them",
             span(report.length)
         ),
         covered => format!("; kernel events cover {} of {}", span(covered), span(report.length)),
