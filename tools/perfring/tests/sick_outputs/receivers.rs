@@ -57,7 +57,7 @@ impl Receiver {
     pub(crate) fn cure(&mut self, how: Sickness) {
         match self {
             Receiver::Nats(nats) => nats.cure(how),
-            Receiver::Otlp(otlp) => otlp.cure(),
+            Receiver::Otlp(otlp) => otlp.cure(how),
         }
     }
 
@@ -250,8 +250,12 @@ impl Otlp {
         self.got.lock().unwrap().otherwise = Some(reply);
     }
 
-    fn cure(&mut self) {
+    fn cure(&mut self, how: Sickness) {
         self.got.lock().unwrap().otherwise = None;
+        if how == Sickness::Silent {
+            // The sender has no answer to wait for any more.
+            drop(self.server.take().map(Server::kill));
+        }
         if self.server.is_none() {
             self.server = Some(Server::at(self.address, Arc::clone(&self.got)));
         }
