@@ -25,6 +25,9 @@ struct LeftOut {
     more: HashSet<PathBuf>,
     /// Rings, or files that may be rings.
     unopened: HashSet<PathBuf>,
+    /// Rings that this user may not read, and rings that are damaged.
+    forbidden: HashSet<PathBuf>,
+    damaged: HashSet<PathBuf>,
 }
 
 impl LeftOut {
@@ -38,6 +41,7 @@ impl LeftOut {
 /// reasons. [`end`] counts the others.
 pub(crate) fn report<'a>(others: impl IntoIterator<Item = &'a NoRing>) {
     for NoRing { path, why, reason, .. } in others {
+        noted(path, *reason);
         match reason {
             NotRead::Limit => unopened(path),
             NotRead::Foreign if is_recording(path) => entry(path, &recording(path)),
@@ -54,7 +58,39 @@ pub(crate) fn recording(path: &Path) -> String {
 
 /// Reports a ring of a directory that is left out.
 pub(crate) fn ring(path: &Path, error: &AttachError) {
+    noted(path, NotRead::of(error));
     if error.is_shortage() { unopened(path) } else { entry(path, &error.to_string()) }
+}
+
+fn noted(path: &Path, reason: NotRead) {
+    LeftOut::with(|all| match reason {
+        NotRead::Permission => drop(all.forbidden.insert(path.to_owned())),
+        NotRead::Damaged => drop(all.damaged.insert(path.to_owned())),
+        _ => {}
+    });
+}
+
+/// Fails if rings were left out that are there: for a command that has read none.
+pub(crate) fn none_was_read() -> Result<(), Failure> {
+    let number = |paths: &HashSet<PathBuf>| paths.len() as u64;
+    match LeftOut::with(|all| (number(&all.forbidden), number(&all.damaged))) {
+        (0, 0) => Ok(()),
+        (0, damaged) => Err(Failure::Damaged(format!(
+            "no ring was read: {} left out as damaged; `perfring dump` shows what can still be read",
+            count(damaged, "ring")
+        ))),
+        (rings, _) => Err(forbidden(rings, "")),
+    }
+}
+
+/// Says that there are rings, and that this user may read none.
+pub(crate) fn forbidden(rings: u64, place: &str) -> Failure {
+    let rings = count(rings, "ring");
+    let how = "run the command as their owner or as root, or have the owner allow it (`chmod go+r`, or `--mode` of \
+               `perfring create`)";
+    Failure::Forbidden(format!(
+        "no permission to read {rings}{place}, and no other is there: {how}"
+    ))
 }
 
 /// Reports a ring that is left out, because this other file has the same ring.

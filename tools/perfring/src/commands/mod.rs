@@ -22,6 +22,7 @@ pub(crate) mod record;
 pub(crate) mod recover;
 pub(crate) mod replay;
 pub(crate) mod rm;
+mod rotation;
 pub(crate) mod sidecar;
 pub(crate) mod stat;
 pub(crate) mod tail;

@@ -1,11 +1,13 @@
 //! `perfring record`: writes the records of many rings into one file.
 
 use crate::args;
+use crate::commands::rotation::RotationArgs;
 use crate::events::input::Input;
 use crate::events::live::{How, Live};
 use crate::events::progress::Progress;
 use crate::events::witness::{Files, Witness};
 use crate::failure::{Failure, note, summary, work_done};
+use crate::left_out;
 use crate::records::filter::Filter;
 use crate::records::select::SelectArgs;
 use crate::records::time::Since;
@@ -83,35 +85,6 @@ pub(crate) struct Args {
     fail_on_loss: bool,
     #[command(flatten)]
     select: SelectArgs,
-}
-
-/// When the next file is begun.
-#[derive(Debug, clap::Args)]
-struct RotationArgs {
-    /// Finish the file at this size, and begin the next one: run.000002.perfrec and so on
-    #[arg(long, value_name = "BYTES", value_parser = args::parse_size, conflicts_with = "force")]
-    max_bytes: Option<u64>,
-    /// Finish the file this long after its first record, and begin the next one; 0 sets no such limit
-    #[arg(long, value_name = "TIME", value_parser = args::parse_duration, conflicts_with = "force")]
-    max_age: Option<Duration>,
-    /// Remove the oldest of more than N finished files
-    #[arg(long, value_name = "N", conflicts_with = "force")]
-    keep: Option<usize>,
-    /// Remove the oldest finished files before all of them together are larger. Without --max-bytes a
-    /// file is finished at an eighth of that
-    #[arg(long, value_name = "BYTES", value_parser = args::parse_size, conflicts_with = "force")]
-    keep_bytes: Option<u64>,
-}
-
-impl RotationArgs {
-    fn rotation(&self) -> Rotation {
-        Rotation {
-            max_bytes: self.max_bytes.unwrap_or_default(),
-            max_age: self.max_age.unwrap_or_default(),
-            keep: self.keep.unwrap_or_default(),
-            keep_bytes: self.keep_bytes.unwrap_or_default(),
-        }
-    }
 }
 
 /// Events between two checks of the signals, and between two releases of a consumer.
@@ -432,6 +405,9 @@ impl Recorder<'_> {
                 return Err(Failure::Damaged(format!(
                     "{rings} turned out to be damaged: everything before the damage is recorded"
                 )));
+            }
+            if self.live.ids == self.live.beside {
+                left_out::none_was_read()?;
             }
         }
         ended.and(self.filter.check())

@@ -8,7 +8,6 @@ use crate::stop::Stop;
 use perfring_consumer::Location;
 use perfring_export::What;
 use perfring_export::recording::is_recording;
-use perfring_figures::owner::count;
 use perfring_set::{NoRing, NotRead};
 use std::path::{Path, PathBuf};
 
@@ -80,12 +79,7 @@ fn without_rings(dir: &Path, others: &[NoRing]) -> Failure {
     let shown = dir.display();
     let forbidden = others.iter().filter(|other| other.reason == NotRead::Permission).count();
     if forbidden > 0 {
-        let of = count(forbidden as u64, "ring");
-        let how = "run the command as their owner or as root, or have the owner allow it (`chmod go+r`, or `--mode` of \
-                   `perfring create`)";
-        return Failure::Forbidden(format!(
-            "no permission to read {of} of {shown}, and no other is there: {how}"
-        ));
+        return left_out::forbidden(forbidden as u64, &format!(" of {shown}"));
     }
     match others.iter().find(|other| is_recording(&other.path)) {
         Some(NoRing { path, .. }) => {

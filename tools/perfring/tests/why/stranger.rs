@@ -113,6 +113,14 @@ fn a_directory_of_rings_that_may_not_be_read_is_no_empty_one() {
     assert_eq!(done.code(), 6, "{}", done.err());
     let says = "no permission to read 1 ring of ";
     assert!(done.err().contains(says) && done.err().contains("have the owner allow it"));
+    // A recorder waits for rings that may be read, and says at its end that there was none.
+    let (file, dir) = ("/dev/null", dir.to_str().unwrap());
+    for more in [&[][..], &["--why"]] {
+        let args = [&["record", dir, "-o", file, "--for", "10ms"], more].concat();
+        let done = Done(Command::new(&exe).args(args).uid(65534).gid(65534).output().unwrap());
+        assert_eq!(done.code(), 6, "{}", done.err());
+        assert!(done.err().contains("no permission to read 1 ring, and no other is there"));
+    }
 }
 
 #[test]
