@@ -200,8 +200,7 @@ class Meter:
     Make an instrument once, keep it, and make one for each set of attributes: the same name with
     the same attributes is the same instrument. Each process has its own values, also a forked
     child. The child attaches when it first updates an instrument, and its values begin at zero.
-    Readers add
-    up.
+    Readers add up the values of all processes.
 
     Args:
         path: The ring, which is created if it is missing. The directory must exist. An existing
