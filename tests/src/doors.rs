@@ -6,7 +6,7 @@ use crate::ring_dir;
 use perfring_abi::RecordType;
 use perfring_consumer::{
     AttachError, Consumer, ConsumerOptions, Item, Layout, Observer, ReadError, Snapshot, Start,
-    Stat, files::recover,
+    files::recover, stat::Stat,
 };
 use perfring_producer::{Producer, SharedProducer};
 use perfring_testkit::image::at as field;

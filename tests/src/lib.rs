@@ -3,7 +3,7 @@
 
 use perfring_consumer::{Item, Snapshot};
 use perfring_producer::types::{Encoding, Field, Kind, Schema, Shape};
-use perfring_producer::{RecordType, ReserveError, SharedProducer, TypeError};
+use perfring_producer::{RecordType, ReserveError, SharedProducer, error::TypeError};
 use perfring_testkit::wait::{Watchdog, until};
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -4,7 +4,10 @@
 
 use crate::{actor, number_of, numbered};
 use perfring_abi::{FIELDS, RecordWord};
-use perfring_consumer::{Cause, Consumer, Count, Item, Observer, Policy, Refused, Stat};
+use perfring_consumer::{
+    Cause, Consumer, Item, Observer, Policy,
+    stat::{Count, Refused, Stat},
+};
 use perfring_producer::ReserveError;
 use std::collections::BTreeMap;
 use std::fs::File;

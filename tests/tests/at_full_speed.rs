@@ -3,7 +3,7 @@
 
 use perfring_consumer::{
     Cause, Consumer, ConsumerOptions, Item, Lost, Observer, Policy, ReadError, Snapshot, Start,
-    Stat, WaitStrategy,
+    WaitStrategy, stat::Stat,
 };
 use perfring_producer::{Evict, Options, files::create};
 use perfring_tests::{actor, number_of, numbers, ring_dir};

@@ -8,7 +8,7 @@
 //! from those programs alone.
 
 use perfring_abi::FIELDS;
-use perfring_consumer::{Consumer, Policy, Producers, Stat};
+use perfring_consumer::{Consumer, Policy, Producers, stat::Stat};
 use perfring_producer::{Options, files::create};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::wait::until;

@@ -3,8 +3,10 @@
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
-use perfring_consumer::{AttachError, Consumer, Observer, Start, Stat};
-use perfring_producer::{CreateError, Evict, Options, Policy, Producer, Report, files::create};
+use perfring_consumer::{AttachError, Consumer, Observer, Start, stat::Stat};
+use perfring_producer::{
+    Evict, Options, Policy, Producer, Report, error::CreateError, files::create,
+};
 use perfring_shm::dead_drafts;
 use perfring_testkit::image::at;
 use perfring_tests::foreign::{Build, c_program, lines};

@@ -2,8 +2,8 @@
 //! records are accounted for, and each takes over what the other leaves behind.
 
 use perfring_consumer::{
-    Cause, Consumer, Item, Observer, Policy, Snapshot, Start, Stat, register_process,
-    stat::SeatState,
+    Cause, Consumer, Item, Observer, Policy, Snapshot, Start, register_process,
+    stat::{SeatState, Stat},
 };
 use perfring_producer::{Evict, Options, Producer, Report, ReserveError};
 use perfring_testkit::image::at;

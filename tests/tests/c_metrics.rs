@@ -1,8 +1,15 @@
 //! `perfring_metrics.h` finds in a metrics area what Rust finds, in every build, and in areas of any words.
 
-use perfring_consumer::{MetricKind, MetricValue, Observer, Start};
+use perfring_consumer::{
+    Observer, Start,
+    metrics::{MetricKind, MetricValue},
+};
 use perfring_producer::types::{Encoding, Schema};
-use perfring_producer::{Buckets, Metrics, Options, files::create};
+use perfring_producer::{
+    Options,
+    files::create,
+    metrics::{Buckets, Metrics},
+};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::{cases, workspace};
 use perfring_tests::foreign::{Build, c_program};

@@ -4,7 +4,7 @@
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
-use perfring_consumer::{Consumer, Item, Stat, files::recover};
+use perfring_consumer::{Consumer, Item, files::recover, stat::Stat};
 use perfring_producer::{
     CpuProducer, Options,
     files::{Removal, remove},

@@ -3,9 +3,9 @@
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
-use perfring_consumer::{Consumer, Item, Observer, Policy, RecordRef, Start, Stat};
+use perfring_consumer::{Consumer, Item, Observer, Policy, RecordRef, Start, stat::Stat};
 use perfring_producer::{
-    CpuProducer, CpuSetError, Options, Producers, RecordType, ReserveError, SharedProducer,
+    CpuProducer, Options, Producers, RecordType, ReserveError, SharedProducer, error::CpuSetError,
     files::create,
 };
 use perfring_testkit::wait::{WATCHDOG, until};

@@ -11,7 +11,7 @@
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use perfring_consumer::{Cause, Consumer, Item, Policy, ReadError, Stat, files::recover};
+use perfring_consumer::{Cause, Consumer, Item, Policy, ReadError, files::recover, stat::Stat};
 use perfring_producer::{CpuProducer, Options};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::cases;

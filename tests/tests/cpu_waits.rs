@@ -6,7 +6,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork, gettid};
 use perfring_abi::FIELDS;
-use perfring_consumer::{Consumer, Item, Stat};
+use perfring_consumer::{Consumer, Item, stat::Stat};
 use perfring_producer::{CpuProducer, Options, ReserveError};
 use perfring_ring::Refusal;
 use perfring_shm::{CpuWindow, Trust};

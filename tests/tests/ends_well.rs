@@ -2,7 +2,10 @@
 //! the parent of a child that ends.
 
 use nix::sys::signal::Signal;
-use perfring_consumer::{Consumer, Item, Stat, stat::SeatState};
+use perfring_consumer::{
+    Consumer, Item,
+    stat::{SeatState, Stat},
+};
 use perfring_producer::{CpuProducer, Options, Policy, files::create};
 use perfring_tests::ring_dir;
 use std::fs;

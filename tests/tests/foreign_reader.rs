@@ -5,7 +5,7 @@
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use perfring_consumer::{Item, Observer, Start, Stat};
+use perfring_consumer::{Item, Observer, Start, stat::Stat};
 use perfring_producer::{
     CpuProducer, Options, Producer, RecordType, Reservation, ReserveError, SharedProducer,
 };

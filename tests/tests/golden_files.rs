@@ -5,10 +5,10 @@
 
 use perfring_abi::{Cause, RecordType};
 use perfring_consumer::{
-    Anchors, AttachError, Consumer, ConsumerOptions, Count, Item, MetricSample, MetricSamples,
-    MetricValue, Observer, RingTotals, Snapshot, Start, Stat, WriterId,
+    Anchors, AttachError, Consumer, ConsumerOptions, Item, Observer, Snapshot, Start, WriterId,
     files::recover,
-    stat::{ProducerFigures, Seat},
+    metrics::{MetricSample, MetricSamples, MetricValue},
+    stat::{Count, ProducerFigures, RingTotals, Seat, Stat},
 };
 use perfring_testkit::image::{Image, word};
 use perfring_testkit::wait::until;
@@ -597,7 +597,7 @@ fn a_shared_ring_is_recovered_whoever_does_it() {
 #[test]
 fn a_ring_per_cpu_of_another_boot_is_read_and_not_published_to() {
     use nix::sched::{CpuSet, sched_getaffinity};
-    use perfring_producer::{CpuProducer, CpuSetError};
+    use perfring_producer::{CpuProducer, error::CpuSetError};
     let allowed = sched_getaffinity(nix::unistd::Pid::from_raw(0)).unwrap();
     let cpus: Vec<_> =
         (0..CpuSet::count()).filter(|&cpu| allowed.is_set(cpu) == Ok(true)).collect();

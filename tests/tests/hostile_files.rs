@@ -9,7 +9,7 @@
 //! `hostile_live.rs` one that is rewritten while it is read.
 
 use perfring_abi::RecordType;
-use perfring_consumer::{AttachError, Count, Start, advanced::Saved, files::recover};
+use perfring_consumer::{AttachError, Start, advanced::Saved, files::recover, stat::Count};
 use perfring_producer::SharedProducer;
 use perfring_testkit::image::{Image, at};
 use perfring_testkit::invalid::{self, DROP, OVERWRITE, SHARED, golden};

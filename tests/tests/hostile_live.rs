@@ -6,7 +6,7 @@
 
 use perfring_consumer::{
     AttachError, Consumer, ConsumerOptions, Item, Observer, Policy, Producers, ReadError, Snapshot,
-    Start, Stat, Trust, files::recover, install_sigbus_handler,
+    Start, Trust, files::recover, install_sigbus_handler, stat::Stat,
 };
 use perfring_producer::{Options, Producer, SharedProducer};
 use perfring_testkit::alone::run_alone;

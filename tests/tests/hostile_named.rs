@@ -2,7 +2,7 @@
 //! and what a live consumer has still to read is not overwritten, whatever stands in the seats of the others.
 
 use perfring_abi::{ConsumerSeat, Holder, RecordType, SEAT_SIZE};
-use perfring_consumer::{Cause, Consumer, Item, Stat, files::recover};
+use perfring_consumer::{Cause, Consumer, Item, files::recover, stat::Stat};
 use perfring_producer::{Options, Producer, Producers, Report, ReserveError, SharedProducer};
 use perfring_testkit::choices::Choices;
 use perfring_testkit::image::{Image, at};

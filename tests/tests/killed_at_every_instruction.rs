@@ -8,7 +8,7 @@
 //! consumer and observer must go on.
 
 use perfring_consumer::{
-    Cause, Consumer, Item, Observer, Policy, Snapshot, Start, Stat, advanced::Saved,
+    Cause, Consumer, Item, Observer, Policy, Snapshot, Start, advanced::Saved, stat::Stat,
 };
 use perfring_producer::{Evict, Options, Producer, ReserveError};
 use perfring_testkit::size::cases;

@@ -6,7 +6,7 @@
 
 use perfring_consumer::{
     AttachError, Cause, Consumer, ConsumerOptions, Item, Observer, ObserverOptions, Policy,
-    ReadError, Snapshot, Start, Stat, Trust,
+    ReadError, Snapshot, Start, Trust, stat::Stat,
 };
 use perfring_producer::{Options, Producer, Producers, SharedProducer, files::create};
 use perfring_testkit::rng::Rng;

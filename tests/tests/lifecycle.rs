@@ -1,9 +1,12 @@
 //! Who may attach, what a restart finds, and which errors refusals give.
 
 use perfring_abi::{HeaderPage, MAGIC};
-use perfring_consumer::{AttachError, Consumer, Item, Observer, Policy, Snapshot, Start, Stat};
+use perfring_consumer::{
+    AttachError, Consumer, Item, Observer, Policy, Snapshot, Start, stat::Stat,
+};
 use perfring_producer::{
-    CreateError, Options, Producer, ReserveError,
+    Options, Producer, ReserveError,
+    error::CreateError,
     files::{Removal, create, remove},
 };
 use perfring_tests::{NUMBERED, actor, number_of, numbered, numbers, ring_dir, skip};

@@ -4,8 +4,9 @@
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use perfring_consumer::{
-    AttachError, Consumer, Stat,
+    AttachError, Consumer,
     files::{Idle, RingFile, recover},
+    stat::Stat,
 };
 use perfring_producer::{Options, Producer, SharedProducer, files::create};
 use perfring_testkit::wait::until;

@@ -1,10 +1,16 @@
 //! The metrics area between processes: totals are exact whoever is killed, forks count nothing twice, and what cannot be is said.
 
 use perfring_consumer::{
-    MetricKind, MetricSample, MetricSamples, MetricValue, MetricsFill, Observer, Start,
+    Observer, Start,
+    metrics::{MetricKind, MetricSample, MetricSamples, MetricValue, MetricsFill},
 };
 use perfring_producer::types::{Encoding, Schema};
-use perfring_producer::{Buckets, Metrics, MetricsError, Options, TypeError, files::create};
+use perfring_producer::{
+    Options,
+    error::TypeError,
+    files::create,
+    metrics::{Buckets, Metrics, MetricsError},
+};
 use perfring_testkit::size::cases;
 use perfring_tests::ring_dir;
 use perfring_tests::stepped::{OneCpu, Stepped};

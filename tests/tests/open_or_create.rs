@@ -3,8 +3,9 @@
 
 use perfring_consumer::Observer;
 use perfring_producer::{
-    AttachError, CpuProducer, CpuSetError, CreateError, OpenError, Options, Policy, Producer,
-    Report, ReserveError, SharedProducer,
+    AttachError, CpuProducer, OpenError, Options, Policy, Producer, Report, ReserveError,
+    SharedProducer,
+    error::{CpuSetError, CreateError},
     files::{create, create_if_missing},
 };
 use perfring_testkit::wait::WATCHDOG;
@@ -84,7 +85,7 @@ fn threads_that_open_or_create_a_shared_ring_at_once_lose_nothing() {
                 });
             }
         });
-        let consumer = perfring_consumer::Stat::read(&ring).unwrap();
+        let consumer = perfring_consumer::stat::Stat::read(&ring).unwrap();
         assert_eq!(consumer.totals.unwrap().producer.written.records, AT_ONCE as u64, "{round}");
         std::fs::remove_file(&ring).unwrap();
     }
@@ -201,7 +202,7 @@ fn errors_show_their_sentence_also_as_debug() {
     errors.push(Box::new(Producer::open_or_create(&ring, &Options::default()).unwrap_err()));
     errors.push(Box::new(producer.publish(&[0; 5000]).unwrap_err()));
     errors.push(Box::new(ReserveError::Full));
-    errors.push(Box::new(ReserveError::Type(perfring_producer::TypeError::Busy)));
+    errors.push(Box::new(ReserveError::Type(perfring_producer::error::TypeError::Busy)));
     for error in errors {
         let (debug, said) = (format!("{error:?}"), error.to_string());
         assert_eq!(debug, said);

@@ -3,7 +3,7 @@
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-use perfring_consumer::{Consumer, Observer, Start, Stat};
+use perfring_consumer::{Consumer, Observer, Start, stat::Stat};
 use perfring_producer::{
     AttachError, Options, Policy, Producer, ReserveError, SharedProducer, files::create,
 };

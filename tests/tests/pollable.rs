@@ -8,7 +8,10 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use perfring_abi::FIELDS;
-use perfring_consumer::{Consumer, ConsumerOptions, Item, PollBy, PollError, Pollable, WakeAt};
+use perfring_consumer::{
+    Consumer, ConsumerOptions, Item, WakeAt,
+    poll::{PollBy, PollError, Pollable},
+};
 use perfring_producer::{Options, Policy, Producer, files::create};
 use perfring_testkit::wait::{WATCHDOG, Watchdog};
 use perfring_tests::{

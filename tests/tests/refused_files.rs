@@ -2,7 +2,9 @@
 //! size costs no more than the ring's size.
 
 use perfring_abi::{BadRing, MAGIC, RecordWord};
-use perfring_consumer::{AttachError, Consumer, ConsumerOptions, Observer, Snapshot, Start, Stat};
+use perfring_consumer::{
+    AttachError, Consumer, ConsumerOptions, Observer, Snapshot, Start, stat::Stat,
+};
 use perfring_producer::Producer;
 use perfring_testkit::image::{Image, at};
 use perfring_tests::doors::{Trial, sentence};

@@ -4,7 +4,11 @@
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
-use perfring_consumer::{Consumer, Count, Stat, files::recover};
+use perfring_consumer::{
+    Consumer,
+    files::recover,
+    stat::{Count, Stat},
+};
 use perfring_producer::{CpuProducer, Options, SharedProducer, files::create};
 use perfring_testkit::wait::{WATCHDOG, until};
 use perfring_tests::shared::{Driven, Raw, Reported, balance, said};

@@ -5,11 +5,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use perfring_abi::record_size;
 use perfring_consumer::{
-    AttachError, Consumer, Count, Item, Observer, Policy, Start, Stat,
+    AttachError, Consumer, Item, Observer, Policy, Start,
     files::{Recovered, recover},
+    stat::{Count, Stat},
 };
 use perfring_producer::{
-    Options, Producer, Producers, Refused, Reservation, ReserveError, SharedProducer, files::create,
+    Options, Producer, Producers, Reservation, ReserveError, SharedProducer, files::create,
+    stat::Refused,
 };
 use perfring_testkit::wait::{WATCHDOG, until};
 use perfring_tests::shared::{Driven, Raw, Reported, balance, said};

@@ -2,7 +2,8 @@
 
 use perfring_abi::record_size;
 use perfring_consumer::{
-    AttachError, Consumer, Item, Observer, Policy, Snapshot, Start, Stat, advanced::MachineClock,
+    AttachError, Consumer, Item, Observer, Policy, Snapshot, Start, advanced::MachineClock,
+    stat::Stat,
 };
 use perfring_producer::{
     Options, Producer, Producers, ReserveError, SharedProducer, files::create,

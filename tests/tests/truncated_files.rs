@@ -6,10 +6,12 @@ use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 use perfring_consumer::{
     AttachError, Consumer, ConsumerOptions, Item, Observer, Policy, Producers, ReadError, Start,
-    Stat, Trust, files::recover, install_sigbus_handler,
+    Trust, files::recover, install_sigbus_handler, stat::Stat,
 };
 use perfring_producer::types::{Encoding, Schema};
-use perfring_producer::{CpuProducer, Options, Producer, ReserveError, SharedProducer, TypeError};
+use perfring_producer::{
+    CpuProducer, Options, Producer, ReserveError, SharedProducer, error::TypeError,
+};
 use perfring_tests::{NUMBERED, NUMBERED_TYPE, number_of, numbered, ring_dir};
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;

@@ -2,7 +2,7 @@
 
 use perfring_consumer::{Consumer, Item, Observer, Snapshot, Start};
 use perfring_producer::types::{Encoding, Schema};
-use perfring_producer::{Options, Producer, ReserveError, SharedProducer, TypeError};
+use perfring_producer::{Options, Producer, ReserveError, SharedProducer, error::TypeError};
 use perfring_tests::{
     NUMBERED, NUMBERED_TYPE, OTHER_TYPE, actor, numbered, register, ring_dir, types_in,
 };

@@ -1,6 +1,9 @@
 //! Plain structs and archives, through every kind of ring.
 
-use perfring_consumer::{Consumer, Item, Observer, RecordRef, SchemaMismatch, Start, TypeMismatch};
+use perfring_consumer::{
+    Consumer, Item, Observer, RecordRef, Start,
+    error::{SchemaMismatch, TypeMismatch},
+};
 use perfring_producer::{Options, Policy, Producer, ReserveError, SharedProducer};
 use perfring_tests::shapes::{Line, Quote};
 use perfring_tests::{NUMBERED, numbered, ring_dir};
@@ -213,7 +216,7 @@ proptest! {
             });
             prop_assert!(count >= lines.len());
             // No holes: what was reserved and not needed was freed.
-            let totals = perfring_consumer::Stat::read(&ring).unwrap().totals.unwrap().producer;
+            let totals = perfring_consumer::stat::Stat::read(&ring).unwrap().totals.unwrap().producer;
             prop_assert_eq!(totals.discarded.bytes, 0);
             prop_assert_eq!(totals.written.records, lines.len() as u64);
         }
@@ -261,7 +264,7 @@ fn an_archive_that_is_too_long_is_a_counted_loss() {
         let empty = rkyv::to_bytes::<rkyv::rancor::Error>(&line(0)).unwrap().len();
         producer.archive(&line(max - empty - 32)).unwrap();
         drop(producer);
-        let totals = perfring_consumer::Stat::read(&ring).unwrap().totals.unwrap().producer;
+        let totals = perfring_consumer::stat::Stat::read(&ring).unwrap().totals.unwrap().producer;
         assert_eq!(
             (totals.refused.too_large.records, totals.written.records),
             (1, 1),

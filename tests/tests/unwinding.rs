@@ -1,7 +1,9 @@
 //! Closures and owners of reservations that panic: nothing half-written is published, and no lock stays taken.
 
 use perfring_consumer::{Consumer, Item};
-use perfring_producer::{CpuProducer, CpuSetError, Options, Producer, RecordType, SharedProducer};
+use perfring_producer::{
+    CpuProducer, Options, Producer, RecordType, SharedProducer, error::CpuSetError,
+};
 use perfring_shm::{SharedWindow, Trust};
 use perfring_tests::{ring_dir, skip};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -5,7 +5,7 @@
 
 use metrics::{Key, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::PrometheusBuilder;
-use perfring_consumer::{MetricValue, Observer, Start};
+use perfring_consumer::{Observer, Start, metrics::MetricValue};
 use perfring_telemetry::Resource;
 use perfring_telemetry::meter::{Instrument, Meter, options};
 use perfring_telemetry::metrics::MeterRecorder;

@@ -6,7 +6,7 @@ use crate::contestant::{Can, Fill, Receiver, Sender, Setup, Visit};
 use crate::error::{BenchError, Result};
 use crate::payload::Pool;
 use crate::waits::{Room, until};
-use perfring_consumer::{Consumer, ConsumerOptions, Item, Stat, Trust};
+use perfring_consumer::{Consumer, ConsumerOptions, Item, Trust, stat::Stat};
 use perfring_producer::{
     Evict, Options, Producer, Producers, RecordType, Reservation, SharedProducer,
 };

@@ -13,6 +13,8 @@ use crate::observer::Observer;
 use perfring_ring::ReadError;
 use perfring_shm::{AttachError, ReadWindow};
 
+pub use crate::pinned::Pinned;
+pub use crate::run::Run;
 pub use perfring_abi::Lead;
 pub use perfring_ring::{Anchor, Front, Next, ReaderId, ResumePoint, Saved};
 #[cfg(feature = "poll")]

@@ -3,20 +3,10 @@
 use crate::consumer::Consumer;
 use crate::cursor::either;
 use crate::observer::Observer;
+use crate::stat::Fill;
 use perfring_abi::Producers;
 use perfring_ring::{OwnerInfo, Seat};
 use perfring_shm::{AttachError, SeatId, named, slots};
-
-/// The fill of a ring from the view of one of its readers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fill {
-    /// Bytes that are published and that it has not read.
-    pub unread: u64,
-    /// Bytes that it has read and not released; 0 for a reader that copies.
-    pub held: u64,
-    /// The size of the data area.
-    pub size: u64,
-}
 
 impl Consumer {
     /// Returns how full the ring is now.

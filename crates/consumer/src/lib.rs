@@ -48,16 +48,17 @@ mod both_readers;
 mod consumer;
 mod cursor;
 mod drain;
+pub mod error;
 mod fill;
 mod guarded;
 mod item;
-mod metrics;
+pub mod metrics;
 mod observer;
 mod options;
 mod owned;
 mod pinned;
 #[cfg(feature = "poll")]
-mod poll;
+pub mod poll;
 mod run;
 mod saving;
 mod snapshot;
@@ -68,31 +69,18 @@ mod wait_strategy;
 mod waiting;
 
 pub use consumer::Consumer;
-pub use fill::Fill;
-pub use item::{Item, RecordRef, TypeMismatch};
-pub use metrics::{MetricSample, MetricSamples};
+pub use item::{Item, RecordRef};
 pub use observer::Observer;
 pub use options::{Acknowledge, ConsumerOptions, ObserverOptions};
 pub use owned::{OwnedItem, OwnedRecord};
-pub use perfring_abi::{
-    BadRing, Cause, Evict, Layout, Policy, Producers, RecordType, Report, WriterId,
-};
-pub use perfring_ring::{
-    Anchors, BadArea, BadPart, Buckets, ConsumerTotals, Count, Lost, MetricKind, MetricValue,
-    MetricsFill, ProducerTotals, ReadError, Refused, RingTotals, Start, WakeAt,
-};
+pub use perfring_abi::{Cause, Evict, Layout, Policy, Producers, RecordType, Report, WriterId};
+pub use perfring_ring::{Anchors, Lost, ReadError, Start, WakeAt};
 #[doc(hidden)]
 pub use perfring_shm::create_dir; // for `set` and `export`
 pub use perfring_shm::{
-    AttachError, ClockError, Location, Pages, Promise, Trust, files, install_sigbus_handler,
-    register_process,
+    AttachError, Location, Pages, Promise, Trust, files, install_sigbus_handler, register_process,
 };
-#[cfg(feature = "poll")]
-pub use perfring_shm::{PollBy, PollError, Pollable};
 pub use perfring_types as types;
-pub use pinned::Pinned;
-pub use run::Run;
 pub use snapshot::{Items, Snapshot};
-pub use stat::Stat;
-pub use table::{SchemaMismatch, Types};
+pub use table::Types;
 pub use wait_strategy::WaitStrategy;

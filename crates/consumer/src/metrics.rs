@@ -1,8 +1,9 @@
-//! Samples of a ring's metrics area.
+//! Samples of the instruments in a ring's metrics area: counters, gauges and histograms. [`Observer::metrics`] returns them.
 
 use crate::observer::Observer;
 use perfring_abi::RecordType;
-use perfring_ring::{MetricKind, MetricValue, MetricsFill, ReadError};
+use perfring_ring::ReadError;
+pub use perfring_ring::{BadArea, BadPart, Buckets, MetricKind, MetricValue, MetricsFill};
 use std::collections::HashMap;
 
 /// The values of the instruments in a ring's metrics area: see [`Observer::metrics`].
@@ -43,8 +44,8 @@ impl Observer {
     /// the call; of a histogram, every measurement that is counted is in the sum. Leaves no trace in the ring.
     ///
     /// ```
-    /// use perfring_consumer::{MetricValue, Observer, Start};
-    /// # use perfring_producer::{MetricKind, Metrics, Options, types::{Encoding, Schema}};
+    /// use perfring_consumer::{Observer, Start, metrics::MetricValue};
+    /// # use perfring_producer::{Options, metrics::{MetricKind, Metrics}, types::{Encoding, Schema}};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("ring");
     /// # let options = Options { metrics_size: 1 << 16, ..Options::many() };

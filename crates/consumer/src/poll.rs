@@ -1,7 +1,7 @@
-//! Waiting by descriptor, for event loops.
+//! Waiting by descriptor, for event loops: [`Consumer::pollable`] makes it.
 
 use crate::consumer::Consumer;
-use perfring_shm::{PollBy, PollError, Pollable};
+pub use perfring_shm::{PollBy, PollError, Pollable};
 use std::time::Duration;
 
 impl Consumer {
@@ -16,7 +16,7 @@ impl Consumer {
     /// level-triggered and edge-triggered loops. A descriptor that is not armed reports nothing.
     ///
     /// ```
-    /// # use perfring_consumer::{Consumer, PollBy};
+    /// # use perfring_consumer::{Consumer, poll::PollBy};
     /// # use perfring_producer::{Options, Producer};
     /// # use rustix::event::{PollFd, PollFlags, poll};
     /// # use std::time::Duration;

@@ -1,12 +1,26 @@
-//! A ring's figures as seen from outside, and who has its seats.
+//! A ring's figures as seen from outside, and who has its seats: what [`Stat::read`] returns, and the parts of it.
 
 use perfring_abi::{Layout, Producers};
-use perfring_ring::{Anchors, MetricsFill, RingTotals};
-pub use perfring_ring::{ConsumerFigures, OwnerInfo, ProducerFigures, Seat, SeatState};
+use perfring_ring::{Anchors, MetricsFill};
+pub use perfring_ring::{
+    ConsumerFigures, ConsumerTotals, Count, OwnerInfo, ProducerFigures, ProducerTotals, Refused,
+    RingTotals, Seat, SeatState,
+};
 use perfring_shm::{
     AttachError, Location, RingFile, SeatId, SlotsSeen, anchors, named, peek, slots,
 };
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The fill of a ring from the view of one of its readers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fill {
+    /// Bytes that are published and that it has not read.
+    pub unread: u64,
+    /// Bytes that it has read and not released; 0 for a reader that copies.
+    pub held: u64,
+    /// The size of the data area.
+    pub size: u64,
+}
 
 /// An open reservation that no younger record can pass, or a lock that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What was returned and not acknowledged comes again: at-least-once delivery.
 
 use perfring_consumer::{
-    Acknowledge, Cause, Consumer, ConsumerOptions, Item, Lost, Policy, Stat, Trust,
+    Acknowledge, Cause, Consumer, ConsumerOptions, Item, Lost, Policy, Trust, stat::Stat,
 };
 use perfring_producer::{Options, Producer, RecordType, ReserveError};
 use std::path::Path;

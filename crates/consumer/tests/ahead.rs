@@ -3,7 +3,7 @@
 //! checked.
 
 use perfring_consumer::advanced::{Front, ReaderId, ResumePoint};
-use perfring_consumer::{Cause, Consumer, Item, Observer, Policy, ReadError, Start, Stat};
+use perfring_consumer::{Cause, Consumer, Item, Observer, Policy, ReadError, Start, stat::Stat};
 use perfring_producer::{Options, Producer, RecordType, ReserveError, SharedProducer};
 use std::collections::VecDeque;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! A reader that is started before its producer attaches once the ring is there.
 
-use perfring_consumer::{AttachError, Consumer, ConsumerOptions, Item, Stat};
+use perfring_consumer::{AttachError, Consumer, ConsumerOptions, Item, stat::Stat};
 use perfring_producer::{Options, Producer};
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Payloads of the AUX area, through the methods that applications use.
 
-use perfring_consumer::{Consumer, Item, Observer, Snapshot, Start, Stat};
+use perfring_consumer::{Consumer, Item, Observer, Snapshot, Start, stat::Stat};
 use perfring_producer::{Options, Policy, Producer, RecordType, ReserveError, SharedProducer};
 use perfring_testkit::rng::Rng;
 use std::time::Duration;

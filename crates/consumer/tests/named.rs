@@ -4,12 +4,12 @@ mod child;
 
 use self::child::{Reader, Said};
 use perfring_consumer::{
-    AttachError, Cause, Consumer, ConsumerOptions, Item, Observer, Start, Stat,
-    stat::{ConsumerFigures, Seat},
+    AttachError, Cause, Consumer, ConsumerOptions, Item, Observer, Start,
+    stat::{ConsumerFigures, Seat, Stat},
 };
 use perfring_producer::{
-    CreateError, OpenError, Options, Policy, Producer, Producers, RecordType, Report, ReserveError,
-    SharedProducer,
+    OpenError, Options, Policy, Producer, Producers, RecordType, Report, ReserveError,
+    SharedProducer, error::CreateError,
 };
 use perfring_testkit::wait::WATCHDOG;
 use std::path::PathBuf;

@@ -140,7 +140,7 @@ fn an_observer_of_a_removed_ring_reads_what_is_left_and_then_an_error() {
 #[cfg(feature = "poll")]
 #[test]
 fn a_descriptor_of_a_removed_ring_is_not_armed() {
-    use perfring_consumer::PollBy;
+    use perfring_consumer::poll::PollBy;
     use rustix::event::{PollFd, PollFlags, poll};
     for by in [PollBy::Any, PollBy::Thread] {
         let (_dir, path, _producer) = ring(Policy::Drop);

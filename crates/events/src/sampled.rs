@@ -1,6 +1,6 @@
 //! Samples of a ring's metrics area as records, so that whatever passes on records passes them on.
 
-use perfring_consumer::{MetricSample, MetricValue};
+use perfring_consumer::metrics::{MetricSample, MetricValue};
 use perfring_telemetry::names;
 use perfring_types::tagged::TaggedWriter;
 

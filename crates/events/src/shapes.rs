@@ -3,7 +3,9 @@
 use crate::event::{Origin, Rec};
 use perfring_consumer::{
     AttachError, Item, Layout, Location, Observer, Producers, ReadError, RecordRef, RecordType,
-    RingTotals, Snapshot, Start, Types, advanced::Saved, stat::OwnerInfo,
+    Snapshot, Start, Types,
+    advanced::Saved,
+    stat::{OwnerInfo, RingTotals},
 };
 use perfring_types::Entries;
 use std::collections::HashMap;

@@ -1,7 +1,10 @@
 //! What was written, read, refused and lost.
 
 use crate::named::slowest_pos;
-use perfring_consumer::{Count, Layout, Policy, Producers, RingTotals, Stat};
+use perfring_consumer::{
+    Layout, Policy, Producers,
+    stat::{Count, RingTotals, Stat},
+};
 
 /// Returns whether a producer is attached.
 pub fn is_fed(stat: &Stat) -> bool {

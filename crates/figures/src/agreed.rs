@@ -2,7 +2,7 @@
 
 use crate::accounts::Balance;
 use crate::areas::TypesUse;
-use perfring_consumer::{AttachError, Location, Observer, Start, Stat};
+use perfring_consumer::{AttachError, Location, Observer, Start, stat::Stat};
 
 /// Reads the figures. Those of a ring in use are not of one moment: a few more attempts often find
 /// them in agreement.

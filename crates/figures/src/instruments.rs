@@ -1,6 +1,6 @@
 //! What the instruments in a ring's metrics area have measured, with what their types and their processes say of them.
 
-use perfring_consumer::{MetricKind, MetricSample, MetricSamples, MetricValue};
+use perfring_consumer::metrics::{MetricKind, MetricSample, MetricSamples, MetricValue};
 use perfring_telemetry::names;
 use perfring_types::Class;
 use perfring_types::read::{Type, TypeTable, Value};

@@ -3,9 +3,12 @@
 use crate::accounts::Balance;
 use crate::areas::TypesUse;
 use perfring_consumer::{
-    Count, Evict, Location, MetricsFill, ProducerTotals, Producers, Refused, Report, RingTotals,
-    Stat,
-    stat::{ConsumerFigures, HeldUp, ProducerFigures, Seat},
+    Evict, Location, Producers, Report,
+    metrics::MetricsFill,
+    stat::{
+        ConsumerFigures, Count, HeldUp, ProducerFigures, ProducerTotals, Refused, RingTotals, Seat,
+        Stat,
+    },
 };
 use serde_json::{Map, Value, json};
 

@@ -3,8 +3,8 @@
 use crate::owner::{count, name};
 use crate::process::State;
 use perfring_consumer::{
-    Location, Stat,
-    stat::{ConsumerFigures, Seat},
+    Location,
+    stat::{ConsumerFigures, Seat, Stat},
 };
 
 /// Returns whether a consumer is attached, named or not.

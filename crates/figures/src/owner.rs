@@ -2,8 +2,8 @@
 
 use crate::process::State;
 use perfring_consumer::{
-    Location, Producers, Stat,
-    stat::{HeldUp, OwnerInfo, ProducerFigures, Seat, SeatState},
+    Location, Producers,
+    stat::{HeldUp, OwnerInfo, ProducerFigures, Seat, SeatState, Stat},
 };
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! A reader that knows the next item before it is taken: what both kinds of rings have.
 
 use perfring_consumer::advanced::{Front, ReaderId, ResumePoint};
-use perfring_consumer::{Cause, Count, Item, Lost, RecordRef, RecordType};
+use perfring_consumer::{Cause, Item, Lost, RecordRef, RecordType, stat::Count};
 
 /// The content of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use crate::bpf_options::BpfOptions;
 use crate::bpf_ring::BpfRing;
 use crate::sandbox::sandbox;
-use perfring_consumer::ClockError;
+use perfring_consumer::error::ClockError;
 use perfring_ring::BpfRole;
 use perfring_shm::{BpfMap, BpfPlace, MappedBpf, NoBpfMap};
 use std::io;

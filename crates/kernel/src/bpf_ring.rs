@@ -4,7 +4,7 @@ use crate::ahead::{Ahead, Content, Read};
 use crate::bpf_options::BpfTime;
 use crate::clock::anchors_now;
 use perfring_consumer::advanced::{Front, MachineClock, ResumePoint};
-use perfring_consumer::{Anchors, Cause, ClockError, Fill, Item, RecordType};
+use perfring_consumer::{Anchors, Cause, Item, RecordType, error::ClockError, stat::Fill};
 use perfring_ring::{BpfFault, BpfRole, BpfStep};
 use perfring_shm::MappedBpf;
 use std::os::fd::{AsFd, BorrowedFd};

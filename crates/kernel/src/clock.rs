@@ -1,7 +1,7 @@
 //! The wall clock beside the clock of timestamps.
 
 use perfring_consumer::advanced::{Anchor, MachineClock};
-use perfring_consumer::{Anchors, ClockError};
+use perfring_consumer::{Anchors, error::ClockError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Number of readings of the clocks, of which the narrowest counts.

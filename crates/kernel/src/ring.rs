@@ -5,7 +5,7 @@ use crate::clock::anchors_now;
 use crate::decode::{What, decode};
 use crate::event::EventKind;
 use perfring_consumer::advanced::{Front, ResumePoint};
-use perfring_consumer::{Anchors, Cause, ClockError, Fill, Item, ReadError};
+use perfring_consumer::{Anchors, Cause, Item, ReadError, error::ClockError, stat::Fill};
 use perfring_shm::{KernelEvents, MappedKernel};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

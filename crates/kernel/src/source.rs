@@ -5,7 +5,7 @@ use crate::records::SCHEMAS;
 use crate::ring::KernelRing;
 use crate::snapshot::KernelSnapshot;
 use perfring_consumer::advanced::{Front, ResumePoint};
-use perfring_consumer::{Anchors, Fill, Item, Types};
+use perfring_consumer::{Anchors, Item, Types, stat::Fill};
 use perfring_ring::BpfFault;
 use perfring_set::{About, Source, SourceError};
 

@@ -102,17 +102,33 @@
 //!
 //! # Names
 //!
-//! This crate re-exports all of [`producer`] and [`consumer`] at its root. [`Record`] is the trait of record types and its
-//! derive; a reader returns a [`RecordRef`].
+//! | for | |
+//! |---|---|
+//! | publishing | [`Producer`], [`SharedProducer`], [`CpuProducer`]; [`Options`] and [`ProducerOptions`]; [`Batch`], [`ReservedBatch`], [`Reservation`] and [`PodReservation`] ([`Reserves`] is their bound); [`ProcessClock`] |
+//! | reading | [`Consumer`], [`Observer`], [`Snapshot`] and its [`Items`]; [`ConsumerOptions`] and [`ObserverOptions`] with [`Start`], [`Acknowledge`], [`WakeAt`] and [`WaitStrategy`] |
+//! | what a reader gets | [`Item`]: a [`RecordRef`], or [`Lost`] with its [`Cause`]; [`OwnedItem`] and [`OwnedRecord`] to keep; [`WriterId`]; [`Anchors`], for the time of day |
+//! | types of records | [`RecordType`]; [`Record`], the trait and its derive; [`Types`], the ring's table; [`mod@types`] has schemas and decoding; [`bytemuck`] |
+//! | what a ring is | [`Location`], [`Layout`], [`Policy`], [`Producers`], [`Evict`], [`Report`]; [`Pages`], its memory; [`Trust`] and [`Promise`] |
+//! | errors | [`AttachError`], [`OpenError`], [`ReserveError`], [`ReadError`]; [`error`] has their parts, and the rest |
+//! | figures | [`stat`]: totals, seats, counts of losses |
+//! | counters, gauges and histograms in a ring's file | [`metrics`] |
+//! | the process | [`install_sigbus_handler`], [`register_process`] |
+//! | files of rings | [`files`]: to make, look at, recover and remove them |
+//! | reading ahead, and waiting by other means | [`advanced`]; `poll`, with the feature |
 //!
-//! The crates `perfring-producer` and `perfring-consumer` are for programs that need only one of the two.
+//! All of them come from [`producer`] and [`consumer`]: the crates `perfring-producer` and `perfring-consumer`, for programs that need
+//! only one of the two.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+pub mod error;
 pub mod guide;
+pub mod metrics;
 pub mod types;
 
 pub use perfring_consumer as consumer;
+#[doc(inline)]
+pub use perfring_consumer::stat; // has all of the producer's
 #[doc(inline)]
 pub use perfring_consumer::*;
 pub use perfring_producer as producer;

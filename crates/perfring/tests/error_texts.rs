@@ -1,9 +1,11 @@
 //! The guide's page of error messages has the texts that users see.
 
 use perfring::{
-    AttachError, BadArea, BadPart, BadRing, ClockError, CpuSetError, CreateError, Location,
-    MetricKind, MetricsError, NoRseq, OpenError, Producers, ReadError, ReserveError, TypeError,
-    TypeMismatch, files::Role, stat::OwnerInfo,
+    AttachError, Location, OpenError, Producers, ReadError, ReserveError,
+    error::{BadRing, ClockError, CpuSetError, CreateError, NoRseq, TypeError, TypeMismatch},
+    files::Role,
+    metrics::{BadArea, BadPart, MetricKind, MetricsError},
+    stat::OwnerInfo,
 };
 use perfring_testkit::headings::begins;
 use std::fmt::{Debug, Display};

@@ -1,7 +1,7 @@
 //! rkyv archives as records.
 
-use crate::errors::ReserveError;
 use crate::exclusive_producer::Producer;
+use crate::reserve_error::ReserveError;
 use crate::shared_producer::SharedProducer;
 use crate::space::now;
 use perfring_ring::{End, Refusal, Wake};

@@ -1,9 +1,9 @@
 //! What both kinds of producers of one ring have: how they come to it, and what the ring is.
 
-use crate::errors::ReserveError;
 use crate::exclusive_producer::Producer;
 use crate::known_types::add_entry;
 use crate::options::ProducerOptions;
+use crate::reserve_error::ReserveError;
 use crate::shared_producer::SharedProducer;
 use perfring_abi::{Layout, Producers, RecordType};
 use perfring_ring::ReadError;
@@ -21,7 +21,7 @@ macro_rules! producer {
             /// this program.
             ///
             /// # Errors
-            /// [`OpenError::Create`] with [`CreateError::Exists`](crate::CreateError::Exists) if there is one
+            /// [`OpenError::Create`] with [`CreateError::Exists`](crate::error::CreateError::Exists) if there is one
             /// already: see [`Self::open_or_create`] and [`Self::attach`].
             pub fn create(
                 location: impl Into<Location>,

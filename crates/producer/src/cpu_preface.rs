@@ -2,7 +2,7 @@
 
 use crate::cpu_producer::CpuProducer;
 use crate::cpu_rings::Preface;
-use crate::errors::ReserveError;
+use crate::reserve_error::ReserveError;
 use crate::waiting::{CPU_LOCK_WAIT, Limits};
 use perfring_abi::RecordType;
 use perfring_shm::{CpuThread, CpuWindow};

@@ -2,9 +2,9 @@
 
 use crate::cpu_rings::{CpuRings, Preface};
 use crate::cpu_set::{self, CpuSetError};
-use crate::errors::{ReserveError, TypeError};
 use crate::known_types::add_entry;
 use crate::options::ProducerOptions;
+use crate::reserve_error::{ReserveError, TypeError};
 use crate::threads_clock::ThreadsClock;
 use crate::waiting::{CPU_LOCK_WAIT, Limits, wait_once};
 use perfring_abi::{Layout, RecordType};

@@ -1,7 +1,8 @@
 //! What a signal handler is told that has interrupted this producer.
 
 use super::CpuProducer;
-use crate::{CpuSetError, Options, ReserveError, TypeError};
+use crate::error::{CpuSetError, TypeError};
+use crate::{Options, ReserveError};
 use perfring_types::{Encoding, Schema};
 
 /// A thread that attaches to a ring or registers a type has this mutex, and a signal handler that interrupts it runs

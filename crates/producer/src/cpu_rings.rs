@@ -1,7 +1,7 @@
 //! The rings of a [`CpuProducer`](crate::CpuProducer), by CPU.
 
 use crate::cpu_set;
-use crate::errors::ReserveError;
+use crate::reserve_error::ReserveError;
 use perfring_abi::RecordType;
 use perfring_ring::Refusal;
 use perfring_shm::{CpuThread, CpuWindow, NotHere};

@@ -1,7 +1,7 @@
 //! The directory of a set of rings per CPU: a file for each CPU that somebody has published on, all made
 //! with the same options. Nothing else is in it: what is not yet made is made like what is.
 
-use crate::errors::ReserveError;
+use crate::reserve_error::ReserveError;
 use perfring_abi::Producers;
 use perfring_shm::{
     AttachError, ClockError, CreateError, NoRseq, OpenError, RingFile, RingOptions, cpu_of_ring,

@@ -2,7 +2,7 @@
 
 use crate::cpu_producer::CpuProducer;
 use crate::cpu_rings::{CpuRefusal, Preface};
-use crate::errors::ReserveError;
+use crate::reserve_error::ReserveError;
 use crate::waiting::{Limits, wait_once};
 use perfring_abi::RecordType;
 use perfring_ring::Refusal;

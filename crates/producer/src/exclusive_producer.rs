@@ -1,8 +1,8 @@
 //! The exclusive producer.
 
-use crate::errors::ReserveError;
 use crate::known_types::KnownTypes;
 use crate::options::ProducerOptions;
+use crate::reserve_error::ReserveError;
 use crate::space::{now, put, refuse, reserve};
 use crate::timestamp::Clock;
 use perfring_abi::RecordType;

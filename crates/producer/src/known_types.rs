@@ -1,6 +1,6 @@
 //! Registering record types in a ring's type table.
 
-use crate::errors::{ReserveError, TypeError};
+use crate::reserve_error::{ReserveError, TypeError};
 use perfring_abi::RecordType;
 use perfring_ring::{TableFull, TypeTableArea};
 use perfring_shm::{Attached, LockedTypes};

@@ -41,7 +41,7 @@
 //!
 //! For many threads or processes and one directory use a [`CpuProducer`]: a ring for each CPU, about as fast as a
 //! ring for each thread. One value serves all threads of a process. If it is not available, its error gives the
-//! reason: [`NoRseq`].
+//! reason: [`NoRseq`](error::NoRseq).
 //!
 //! If all records must be in one order, or in one file, make the ring
 //! with [`SharedProducer::open_or_create`] and attach a [`SharedProducer`] for each thread. It has the
@@ -106,45 +106,41 @@ mod cpu_producer;
 mod cpu_rings;
 mod cpu_set;
 mod cpu_wait;
-mod errors;
+pub mod error;
 mod exclusive_producer;
 mod known_types;
 mod lock_wait;
-mod metrics;
+pub mod metrics;
 mod metrics_error;
 mod options;
 mod pod_reservation;
 mod process_clock;
+mod reserve_error;
 mod reserved_batch;
 mod shared_producer;
 mod space;
+pub mod stat;
 mod threads_clock;
 mod timestamp;
 mod verbs;
 mod waiting;
 
 pub use cpu_producer::CpuProducer;
-pub use cpu_set::CpuSetError;
-pub use errors::{ReserveError, TypeError};
 pub use exclusive_producer::{Batch, Producer};
-pub use metrics::{Metric, Metrics};
-pub use metrics_error::MetricsError;
 pub use options::ProducerOptions;
 #[doc(hidden)]
 pub use perfring_abi::debug_by_display; // for `set` and `telemetry`
-pub use perfring_abi::{BadRing, Evict, Layout, Policy, Producers, RecordType, Report};
-pub use perfring_ring::{
-    BadArea, BadPart, Buckets, Count, MetricKind, MetricsFill, ProducerTotals, ReadError, Refused,
+pub use perfring_abi::{Evict, Layout, Policy, Producers, RecordType, Report};
+pub use perfring_ring::ReadError;
+pub use perfring_shm::{
+    AttachError, Location, OpenError, Pages, Promise, Reservation, Reserves,
+    RingOptions as Options, Trust, files, install_sigbus_handler, register_process,
 };
 #[doc(hidden)]
-pub use perfring_shm::fork_generation; // for `telemetry`
-pub use perfring_shm::{
-    AttachError, ClockError, CreateError, Location, NoRseq, OpenError, Pages, PagesError, Promise,
-    Reservation, Reserves, RingOptions as Options, Trust, create_dir, files,
-    install_sigbus_handler, register_process,
-};
+pub use perfring_shm::{create_dir, fork_generation}; // for `telemetry`
 pub use perfring_types as types;
 pub use pod_reservation::PodReservation;
 pub use process_clock::ProcessClock;
+pub use reserve_error::ReserveError;
 pub use reserved_batch::ReservedBatch;
 pub use shared_producer::SharedProducer;

@@ -1,15 +1,13 @@
-//! The metrics area: instruments whose values are words in the ring's file.
+//! The metrics area: counters, gauges and histograms, whose values are words in the ring's file. [`Metrics`] registers them.
 
-use crate::errors::TypeError;
 use crate::known_types::lock;
-use crate::metrics_error::MetricsError;
+pub use crate::metrics_error::MetricsError;
+use crate::reserve_error::TypeError;
 use crate::shared_producer::SharedProducer;
 use perfring_abi::atomic::{AtomicU64, Ordering};
 use perfring_abi::{RecordType, TYPES_FIRST};
-use perfring_ring::{
-    BlockOwner, Buckets, MetricKind, MetricsFill, NoBlock, TableFull, add, add_f64, adjust,
-    measure, raise, set,
-};
+pub use perfring_ring::{BadArea, BadPart, Buckets, MetricKind, MetricsFill};
+use perfring_ring::{BlockOwner, NoBlock, TableFull, add, add_f64, adjust, measure, raise, set};
 use perfring_shm::{Attached, Location, MetricBlock, MetricsMap, RingOptions};
 use perfring_types::{Entries, Schema};
 use std::cell::Cell;
@@ -27,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicU32
 /// `perfring_telemetry::meter` writes them with OpenTelemetry's names.
 ///
 /// ```
-/// use perfring_producer::{MetricKind, Metrics, Options, types::{Encoding, Schema}};
+/// use perfring_producer::{Options, metrics::{MetricKind, Metrics}, types::{Encoding, Schema}};
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("ring");
 /// let options = Options { metrics_size: 1 << 20, ..Options::many() };

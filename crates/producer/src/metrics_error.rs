@@ -1,6 +1,6 @@
 //! Why an instrument is not there.
 
-use crate::errors::TypeError;
+use crate::reserve_error::TypeError;
 use perfring_ring::{BadArea, MetricKind};
 use perfring_shm::{AttachError, Location, OpenError};
 use std::sync::Arc;

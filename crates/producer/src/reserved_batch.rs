@@ -1,6 +1,6 @@
 //! Several records of a shared ring in one reservation.
 
-use crate::errors::ReserveError;
+use crate::reserve_error::ReserveError;
 use perfring_abi::RecordType;
 use perfring_ring::Refusal;
 use perfring_shm::BatchReservation;

@@ -1,9 +1,9 @@
 //! One producer of a shared ring.
 
-use crate::errors::ReserveError;
 use crate::known_types::KnownTypes;
 use crate::options::ProducerOptions;
 use crate::process_clock::ProcessClock;
+use crate::reserve_error::ReserveError;
 use crate::reserved_batch::ReservedBatch;
 use crate::timestamp::Clock;
 use crate::waiting::LOCK_WAIT;

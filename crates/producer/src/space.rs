@@ -1,6 +1,6 @@
 //! Space for the records of an exclusive producer: attempts, waiting, and refusals.
 
-use crate::errors::ReserveError;
+use crate::reserve_error::ReserveError;
 use crate::timestamp::Clock;
 use crate::waiting::{Limits, wait_once};
 use perfring_abi::RecordType;

@@ -2,9 +2,9 @@
 //! it reserves space for one (`space`), and how it registers a type (`know`), all three with a limit that the caller may give.
 
 use crate::cpu_producer::CpuProducer;
-use crate::errors::ReserveError;
 use crate::exclusive_producer::Producer;
 use crate::pod_reservation::{PodReservation, check};
+use crate::reserve_error::ReserveError;
 use crate::shared_producer::SharedProducer;
 use perfring_abi::RecordType;
 use perfring_shm::Reservation;
@@ -145,7 +145,7 @@ macro_rules! verbs {
             /// now, and any other before its first record.
             ///
             /// ```
-            /// # use perfring_producer::{Options, Producer, ReserveError, TypeError};
+            /// # use perfring_producer::{Options, Producer, ReserveError, error::TypeError};
             /// # use perfring_producer::types::{Encoding, Schema};
             /// # let dir = tempfile::tempdir()?;
             /// # let path = dir.path().join("ring");
@@ -165,7 +165,7 @@ macro_rules! verbs {
             /// May wait up to about a tenth of a second for another process that is registering.
             ///
             /// # Errors
-            /// [`ReserveError::Type`], with [`TypeError`](crate::TypeError) for the reason;
+            /// [`ReserveError::Type`], with [`TypeError`](crate::error::TypeError) for the reason;
             /// [`ReserveError::Forked`] in a forked child, unless the type was known before.
             #[inline(always)]
             pub fn register(&$($mut)? self, schema: &Schema<'_>) -> Result<(), ReserveError> {

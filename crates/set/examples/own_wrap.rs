@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
     use super::*;
-    use perfring_consumer::{Item, Stat};
+    use perfring_consumer::{Item, stat::Stat};
     use perfring_producer::{Options, Producer, RecordType};
 
     #[test]

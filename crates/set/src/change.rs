@@ -1,7 +1,7 @@
 //! The changes in a followed directory.
 
 use crate::entry::{NoRing, RingEntry};
-use perfring_consumer::ClockError;
+use perfring_consumer::error::ClockError;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;

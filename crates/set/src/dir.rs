@@ -2,7 +2,7 @@
 
 use perfring_consumer::{AttachError, create_dir, files::RingFile};
 use perfring_producer::{
-    CreateError, Options, Policy, Producer, Producers, SharedProducer, files::create,
+    Options, Policy, Producer, Producers, SharedProducer, error::CreateError, files::create,
 };
 use std::fs;
 use std::io;

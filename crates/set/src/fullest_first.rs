@@ -4,7 +4,7 @@ use crate::merged::{Merged, SourceId};
 use crate::sleep_on_all::sleep_on_all;
 use crate::source::{Source, SourceError};
 use perfring_consumer::advanced::{Front, ResumePoint};
-use perfring_consumer::{Fill, Item};
+use perfring_consumer::{Item, stat::Fill};
 use std::cmp::Ordering;
 use std::time::{Duration, Instant};
 

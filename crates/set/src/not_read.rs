@@ -1,6 +1,6 @@
 //! Why files of a directory of rings are not read.
 
-use perfring_consumer::{AttachError, BadRing};
+use perfring_consumer::{AttachError, error::BadRing};
 
 /// Why a ring, or a file that may be one, is not read.
 ///

@@ -3,9 +3,9 @@
 use crate::dir::SetError;
 use crate::entry::{RingEntry, list};
 use perfring_consumer::{
-    AttachError, Count, Policy, RingTotals,
+    AttachError, Policy,
     files::{Identity, Idle, RingFile, Role, SeatId},
-    stat::OwnerInfo,
+    stat::{Count, OwnerInfo, RingTotals},
 };
 use perfring_producer::files::remove_dead_drafts;
 use std::collections::HashMap;

@@ -2,7 +2,7 @@
 
 use perfring_consumer::advanced::{Armed, Front, ResumePoint};
 use perfring_consumer::{
-    Anchors, Consumer, Fill, Item, Layout, Observer, Policy, Producers, ReadError, Types,
+    Anchors, Consumer, Item, Layout, Observer, Policy, Producers, ReadError, Types, stat::Fill,
 };
 use thiserror::Error;
 

@@ -2,7 +2,7 @@
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
-use perfring_consumer::Stat;
+use perfring_consumer::stat::Stat;
 use perfring_producer::types::{Encoding, Schema};
 use perfring_producer::{CpuProducer, Options, ReserveError};
 use perfring_set::{DirEvent, Merge};

@@ -1,6 +1,6 @@
 //! The merge of a directory: its rings come and go, nothing is released before it is acknowledged.
 
-use perfring_consumer::{Consumer, Start, Stat};
+use perfring_consumer::{Consumer, Start, stat::Stat};
 use perfring_producer::types::{Encoding, Field, Kind, Schema, Shape};
 use perfring_producer::{Options, Policy, Producer};
 use perfring_set::{DirEvent, DirItem, DirMerge, FollowOptions, Merge, ReadMode, RingSet};

@@ -1,6 +1,6 @@
 //! The fullest ring has the next turn, and so less is lost than in turns.
 
-use perfring_consumer::{Consumer, Item, Report, Stat};
+use perfring_consumer::{Consumer, Item, Report, stat::Stat};
 use perfring_producer::{Options, Producer, ReserveError};
 use perfring_set::{FullestFirst, SourceId};
 use std::path::PathBuf;

@@ -2,7 +2,10 @@
 //! same, and in their order.
 
 use perfring_consumer::advanced::{Front, ReaderId, ResumePoint};
-use perfring_consumer::{Anchors, Cause, Count, Fill, Item, Lost, RecordRef, Types};
+use perfring_consumer::{
+    Anchors, Cause, Item, Lost, RecordRef, Types,
+    stat::{Count, Fill},
+};
 use perfring_set::{About, Merge, Source, SourceError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

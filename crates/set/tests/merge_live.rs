@@ -2,7 +2,7 @@
 //! nothing missing except what the rings report; and a reader that ends in between is followed by one
 //! that gets what was not released.
 
-use perfring_consumer::{Consumer, Item, Observer, Policy, Start, Stat};
+use perfring_consumer::{Consumer, Item, Observer, Policy, Start, stat::Stat};
 use perfring_producer::{Options, Producer, RecordType, SharedProducer};
 use perfring_set::{Merge, SourceId};
 use perfring_testkit::wait::{WATCHDOG, Watchdog};

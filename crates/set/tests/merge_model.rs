@@ -3,7 +3,10 @@
 //! and everything comes once and in the order of its ring.
 
 use perfring_consumer::advanced::{Front, ReaderId, ResumePoint};
-use perfring_consumer::{Anchors, Cause, Count, Fill, Item, Lost, ReadError, RecordRef, Types};
+use perfring_consumer::{
+    Anchors, Cause, Item, Lost, ReadError, RecordRef, Types,
+    stat::{Count, Fill},
+};
 use perfring_set::{About, Merge, Source, SourceError};
 use proptest::prelude::*;
 use std::collections::{HashMap, VecDeque};

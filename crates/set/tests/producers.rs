@@ -1,6 +1,6 @@
 //! A producer of a set gets a ring of its own, and the directory's owner is checked.
 
-use perfring_consumer::{AttachError, Consumer, Stat};
+use perfring_consumer::{AttachError, Consumer, stat::Stat};
 use perfring_producer::{Options, Policy, files::create};
 use perfring_set::{Access, RingSet, SetError, SetOptions, list};
 use std::collections::HashSet;

@@ -3,7 +3,9 @@
 use perfring_consumer::{AttachError, Consumer, Item};
 use perfring_producer::types::{Encoding, Schema};
 use perfring_producer::{
-    MetricKind, Metrics, Options, Policy, RecordType, SharedProducer, files::create,
+    Options, Policy, RecordType, SharedProducer,
+    files::create,
+    metrics::{MetricKind, Metrics},
 };
 use perfring_set::{
     Change, Fate, Follower, Kept, PruneRule, Pruner, RingSet, SetOptions, Verdict, list,

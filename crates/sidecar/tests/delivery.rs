@@ -5,7 +5,7 @@ mod replaced;
 mod unread;
 
 use crate::scripted::{DELAY, Reported, Scripted, all_due, publish, ring, until};
-use perfring_consumer::{Consumer, Item, Location, Start, Stat};
+use perfring_consumer::{Consumer, Item, Location, Start, stat::Stat};
 use perfring_producer::Policy;
 use perfring_sidecar::config::{Delivery, From, Input, InputSource};
 use perfring_sidecar::{Engine, Note};

@@ -1,7 +1,7 @@
 //! Rings with priority: outputs are given their records first, and those of others are not starved.
 
 use crate::scripted::{DELAY, Reported, Scripted, all_due, publish, ring, until};
-use perfring_consumer::{Location, Stat};
+use perfring_consumer::{Location, stat::Stat};
 use perfring_producer::Policy;
 use perfring_sidecar::Engine;
 use perfring_sidecar::config::{Delivery, Input, InputSource};

@@ -1,7 +1,7 @@
 //! Rules that keep, drop, sample and limit records, against a plain model.
 
 use crate::scripted::{DELAY, Reported, Scripted, ring, until};
-use perfring_consumer::{Location, Stat};
+use perfring_consumer::{Location, stat::Stat};
 use perfring_producer::{Policy, Producer, RecordType};
 use perfring_sidecar::config::{Config, Delivery, Input, InputSource};
 use perfring_sidecar::{Engine, RecordRule, Turn};

@@ -44,7 +44,8 @@ use crate::signals::{self, COMMON, RESOURCE};
 use perfring_producer::types::tagged::TaggedWriter;
 use perfring_producer::types::{Class, Constant, Encoding, Field, Schema, Shape};
 use perfring_producer::{
-    Buckets, Location, Metric, MetricKind, Metrics, MetricsError, Options, Policy,
+    Location, Options, Policy,
+    metrics::{Buckets, Metric, MetricKind, Metrics, MetricsError},
 };
 use std::marker::PhantomData;
 
@@ -237,7 +238,7 @@ impl Meter {
 }
 
 mod sealed {
-    use perfring_producer::{Metric, MetricKind};
+    use perfring_producer::metrics::{Metric, MetricKind};
 
     pub trait Value: Copy {
         fn add(self, to: &Metric);

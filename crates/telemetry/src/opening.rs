@@ -6,7 +6,9 @@ use crate::ring::{Ring, Threads};
 use crate::severity::Severity;
 use crate::sink::Sink;
 use perfring_producer::{
-    CpuSetError, Location, NoRseq, Options, Policy, SharedProducer, files::create,
+    Location, Options, Policy, SharedProducer,
+    error::{CpuSetError, NoRseq},
+    files::create,
 };
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -4,8 +4,10 @@ use crate::attached::Attached;
 use crate::signals::ALL;
 use perfring_producer::types::{Entries, Schema};
 use perfring_producer::{
-    AttachError, CpuProducer, CpuSetError, CreateError, Location, OpenError, Options, ReserveError,
-    SharedProducer, create_dir, files::create_if_missing,
+    AttachError, CpuProducer, Location, OpenError, Options, ReserveError, SharedProducer,
+    create_dir,
+    error::{CpuSetError, CreateError},
+    files::create_if_missing,
 };
 use std::io;
 use std::path::Path;

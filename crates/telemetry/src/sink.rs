@@ -7,7 +7,10 @@ use crate::signals::{COMMON, Signal};
 use crate::threads::{give_buffer, take_buffer};
 use perfring_producer::types::tagged::TaggedWriter;
 use perfring_producer::types::{Class, Encoding, Field, Schema};
-use perfring_producer::{Location, NoRseq, RecordType, ReserveError, TypeError};
+use perfring_producer::{
+    Location, RecordType, ReserveError,
+    error::{NoRseq, TypeError},
+};
 use std::sync::Arc;
 
 /// Publishes telemetry, from any thread: into a directory with a ring for each CPU ([`Sink::open`]), or into a shared ring. Clones

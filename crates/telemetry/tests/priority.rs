@@ -2,7 +2,7 @@
 
 use super::SHAPE;
 use crate::shape::rings;
-use perfring_consumer::Stat;
+use perfring_consumer::stat::Stat;
 use perfring_producer::types::{Class, Field, Shape};
 use perfring_set::{DirEvent, FollowOptions, Merge, ReadMode, RingSet, is_priority};
 use perfring_telemetry::producer::{Options, Policy};

@@ -5,8 +5,10 @@ use crate::shape::{Shape, records, remove, rings, stay_on_this_cpu};
 use nix::unistd::{Uid, setuid};
 use perfring_telemetry::producer::types::{self, Class, Constant, Field};
 use perfring_telemetry::producer::{
-    AttachError, BadRing, CpuSetError, CreateError, OpenError, Options, RecordType, ReserveError,
-    files::create, install_sigbus_handler,
+    AttachError, OpenError, Options, RecordType, ReserveError,
+    error::{BadRing, CpuSetError, CreateError},
+    files::create,
+    install_sigbus_handler,
 };
 use perfring_telemetry::{FIRST, Log, Resource, Severity, Sink, SinkError, names, options};
 use perfring_testkit::alone::run_alone;

@@ -9,7 +9,7 @@
 //! answers through a second ring, read by spinning. Five repetitions, the methods taking turns; the
 //! figures are ratios to the blocking wait of the same repetition.
 
-use perfring_consumer::{Consumer, PollBy};
+use perfring_consumer::{Consumer, poll::PollBy};
 use perfring_producer::{Options, Producer, files::create};
 use std::error::Error;
 use std::path::Path;

@@ -5,7 +5,8 @@ use crate::found::found;
 use futures_core::Stream;
 use perfring_consumer::advanced::Front;
 use perfring_consumer::{
-    AttachError, ConsumerOptions, Item, Location, OwnedItem, PollBy, Pollable, ReadError, RecordRef,
+    AttachError, ConsumerOptions, Item, Location, OwnedItem, ReadError, RecordRef,
+    poll::{PollBy, Pollable},
 };
 use std::future::poll_fn;
 use std::pin::Pin;

@@ -1,6 +1,6 @@
 //! Errors of readers in tokio.
 
-use perfring_consumer::{AttachError, PollError, ReadError};
+use perfring_consumer::{AttachError, ReadError, poll::PollError};
 use std::fmt;
 
 /// Why a reader cannot continue.

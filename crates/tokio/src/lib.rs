@@ -107,6 +107,6 @@ pub use error::Error;
 pub use observer::Observer;
 
 pub use perfring_consumer::{
-    AttachError, Item, Location, Lost, OwnedItem, OwnedRecord, PollBy, PollError, ReadError,
-    RecordRef,
+    AttachError, Item, Location, Lost, OwnedItem, OwnedRecord, ReadError, RecordRef,
+    poll::{PollBy, PollError},
 };

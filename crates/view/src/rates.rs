@@ -1,6 +1,6 @@
 //! Rates between two polls of a ring.
 
-use perfring_consumer::Count;
+use perfring_consumer::stat::Count;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! A ring as it is shown: its rates, lags, losses, who is attached, and its state.
 
 use perfring_consumer::{
-    Count, Location, Policy, Producers, RingTotals, Stat,
-    stat::{OwnerInfo, SeatState},
+    Location, Policy, Producers,
+    stat::{Count, OwnerInfo, RingTotals, SeatState, Stat},
 };
 use perfring_figures::accounts::{Fill, counts, is_fed};
 use perfring_figures::named::{self, is_read};

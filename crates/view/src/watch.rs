@@ -4,7 +4,10 @@ use crate::rates::{Counts, Rates};
 use crate::row::{
     Holder, Reader, Row, State, consumer_pos, lag, losses, producer, producers, state,
 };
-use perfring_consumer::{AttachError, Count, Location, Observer, Policy, Start, Stat};
+use perfring_consumer::{
+    AttachError, Location, Observer, Policy, Start,
+    stat::{Count, Stat},
+};
 use perfring_figures::accounts::Fill;
 use perfring_figures::named::slowest_pos;
 use perfring_figures::owner;

@@ -7,10 +7,11 @@ use perfring_abi::{HeaderPage, Layout};
 use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::types::read::TypeTable;
 use perfring_consumer::{
-    Consumer, ConsumerOptions, Item, Observer, ObserverOptions, Snapshot, Start, Stat,
-    WaitStrategy, WakeAt,
+    Consumer, ConsumerOptions, Item, Observer, ObserverOptions, Snapshot, Start, WaitStrategy,
+    WakeAt,
     advanced::{Lines, Saved},
     files::{RingFile as Look, SeatId, recover},
+    stat::Stat,
 };
 use perfring_producer::{Producer, RecordType, SharedProducer};
 use perfring_testkit::choices::{Choices, Input};

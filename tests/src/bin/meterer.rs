@@ -8,8 +8,8 @@
 use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
+use perfring_producer::metrics::{Buckets, Metric, MetricKind, Metrics};
 use perfring_producer::types::{Encoding, Schema};
-use perfring_producer::{Buckets, Metric, MetricKind, Metrics};
 use std::io::Read;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;

@@ -15,7 +15,10 @@ use nix::libc;
 use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, fork};
-use perfring_consumer::{Consumer, Item, PollBy, PollError, Pollable};
+use perfring_consumer::{
+    Consumer, Item,
+    poll::{PollBy, PollError, Pollable},
+};
 use perfring_producer::{Producer, SharedProducer};
 use perfring_testkit::wait::{WATCHDOG, Watchdog};
 use perfring_tests::number_of;

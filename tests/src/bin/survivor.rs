@@ -5,7 +5,7 @@
 //! first record.
 //! `survivor produce WHO RING` publishes until it dies.
 
-use perfring_consumer::Stat;
+use perfring_consumer::stat::Stat;
 use perfring_producer::{Options, Policy, SharedProducer};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::wait::until;

@@ -3,7 +3,10 @@
 use super::account::{Golden, PAGE, TIME, options, slot_pid};
 use super::members::Members;
 use perfring_abi::Policy;
-use perfring_producer::{Buckets, Metric, MetricKind, Metrics, MetricsError, Options};
+use perfring_producer::{
+    Options,
+    metrics::{Buckets, Metric, MetricKind, Metrics, MetricsError},
+};
 use perfring_testkit::image::{at, slot_at, word};
 use perfring_types::{Class, Constant, Encoding, Field, Schema, Shape};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! A C reader returns every loss once: for its marker, or at the end of the stream before there is a marker.
 
 use super::peer;
-use perfring_consumer::{Cause, Consumer, Item, Observer, Policy, Start, Stat};
+use perfring_consumer::{Cause, Consumer, Item, Observer, Policy, Start, stat::Stat};
 use perfring_producer::{
     Options, Producer, Producers, Report, ReserveError, SharedProducer, files::create,
 };

@@ -2,7 +2,7 @@
 
 use super::peer;
 use perfring_consumer::{Anchors, Item, Observer, Snapshot, Start, advanced::MachineClock};
-use perfring_producer::{CreateError, Evict, Options, Policy, Producer, files::create};
+use perfring_producer::{Evict, Options, Policy, Producer, error::CreateError, files::create};
 use perfring_shm::ClockError;
 use perfring_testkit::image::at;
 use perfring_tests::foreign::{Build, Peer, c_program, lines};

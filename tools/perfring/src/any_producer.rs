@@ -6,7 +6,8 @@ use perfring_abi::Lead;
 use perfring_abi::record_size;
 use perfring_consumer::{AttachError, Location, ReadError};
 use perfring_producer::{
-    Count, CpuProducer, Producer, RecordType, Refused, ReserveError, SharedProducer,
+    CpuProducer, Producer, RecordType, ReserveError, SharedProducer,
+    stat::{Count, Refused},
 };
 use perfring_types::Entry;
 use std::sync::Arc;

@@ -5,7 +5,10 @@ use crate::verbosity::{has_details, has_summaries};
 use perfring_consumer::{AttachError, Location, ReadError};
 use perfring_export::recording::is_recording;
 use perfring_export::{OutputError, Stream, WriteError};
-use perfring_producer::{CpuSetError, CreateError, OpenError};
+use perfring_producer::{
+    OpenError,
+    error::{CpuSetError, CreateError},
+};
 use std::io::{self, Write};
 use std::process::ExitCode;
 

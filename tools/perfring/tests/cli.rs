@@ -5,7 +5,7 @@ use crate::command::{
 };
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::signal::Signal;
-use perfring_consumer::{Consumer, ConsumerOptions, Stat};
+use perfring_consumer::{Consumer, ConsumerOptions, stat::Stat};
 use perfring_producer::{Options, Producer};
 use perfring_testkit::wait::{sleeps, until};
 use serde_json::{Value, json};

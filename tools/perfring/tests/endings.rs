@@ -4,7 +4,10 @@
 use crate::command::{Live, Place, json_lines, run};
 #[cfg(feature = "view")]
 use nix::sys::signal::Signal;
-use perfring_consumer::{Consumer, ConsumerOptions, Stat, stat::SeatState};
+use perfring_consumer::{
+    Consumer, ConsumerOptions,
+    stat::{SeatState, Stat},
+};
 use perfring_producer::{CpuProducer, Producer, SharedProducer};
 use std::any::Any;
 use std::fs;

@@ -12,7 +12,7 @@ use self::arrived::Arrived;
 use self::writer::Writer;
 use crate::command::{Live, perfring};
 use nix::sys::signal::Signal;
-use perfring_consumer::Stat;
+use perfring_consumer::stat::Stat;
 use perfring_producer::Options;
 use perfring_set::{RingSet, SetOptions};
 use perfring_testkit::rng::Rng;

@@ -1,8 +1,8 @@
 //! `perfring metrics`: what the instruments of processes have measured, by process and added up.
 
 use crate::command::{Place, json_lines, perfring, run};
-use perfring_consumer::{MetricKind, Observer, Start};
-use perfring_producer::{Buckets, MetricsError};
+use perfring_consumer::{Observer, Start, metrics::MetricKind};
+use perfring_producer::metrics::{Buckets, MetricsError};
 use perfring_telemetry::Resource;
 use perfring_telemetry::meter::{Instrument, Meter, options};
 use serde_json::{Value, json};

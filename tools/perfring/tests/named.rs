@@ -3,7 +3,7 @@
 use crate::command::{Live, Place, json_lines, publish, run};
 use nix::sys::signal::Signal;
 use perfring_abi::{FIELDS, SEAT_SIZE};
-use perfring_consumer::{Consumer, Stat};
+use perfring_consumer::{Consumer, stat::Stat};
 use perfring_producer::Producer;
 use perfring_testkit::image::word;
 use perfring_testkit::rng::Rng;

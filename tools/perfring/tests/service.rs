@@ -957,7 +957,7 @@ fn its_own_figures_go_to_its_outputs_as_the_guide_lists_them() {
     run.ring("shop", Policy::Drop).publish(b"a record").unwrap();
     // A ring with a metrics area: without instruments, so that only the sidecar's own names are sent.
     let options = perfring_telemetry::meter::options();
-    perfring_producer::Metrics::open_or_create(run.path("rings/area"), &options).unwrap();
+    perfring_producer::metrics::Metrics::open_or_create(run.path("rings/area"), &options).unwrap();
     let (own, buffer) = (run.path("own"), run.path("buffer"));
     run.configure(&format!(
         "[own]\nring = {own:?}\ninterval = \"100ms\"\n[health]\nlisten = \"127.0.0.1:0\"\n\

@@ -2,7 +2,7 @@
 
 use crate::command::{Live, Place, json_lines, perfring, publish, run};
 use nix::sys::signal::Signal;
-use perfring_consumer::{Consumer, Stat};
+use perfring_consumer::{Consumer, stat::Stat};
 use perfring_testkit::wait::until;
 use std::fs;
 

@@ -5,7 +5,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use nix::sys::signal::Signal;
 use perfring_abi::{FIELDS, RECOVER_LOCK_BYTE};
-use perfring_consumer::Stat;
+use perfring_consumer::stat::Stat;
 use perfring_producer::{RecordType, SharedProducer};
 use perfring_testkit::wait::{state, until};
 use serde_json::{Value, json};

@@ -13,7 +13,7 @@ use crate::faults::writer::Writer;
 use lag::{Lags, Span, Starved, now};
 use nix::sys::signal::Signal;
 use perfring_abi::Lead;
-use perfring_consumer::Stat;
+use perfring_consumer::stat::Stat;
 use perfring_producer::Options;
 use perfring_set::{RingSet, SetOptions};
 use perfring_testkit::rng::Rng;
@@ -167,7 +167,7 @@ impl Stage {
         fs::read_to_string(self.path("said")).unwrap_or_default()
     }
 
-    fn totals(&self, ring: &str) -> perfring_consumer::RingTotals {
+    fn totals(&self, ring: &str) -> perfring_consumer::stat::RingTotals {
         let mut totals = None;
         // Of a ring whose figures change as they are read, none may come.
         until("its figures are whole", || {
@@ -293,7 +293,8 @@ impl Stage {
         let counts: Vec<u64> = self.writers.drain(..).map(|writer| writer.end().1).collect();
         let all = counts.iter().sum();
         self.until("all is delivered", |this| {
-            let is_drained = |totals: perfring_consumer::RingTotals| totals.tail == totals.head;
+            let is_drained =
+                |totals: perfring_consumer::stat::RingTotals| totals.tail == totals.head;
             RINGS.iter().all(|ring| is_drained(this.totals(ring)))
                 && this.outputs.iter().all(|output| output.receiver.has_records(all))
         });

@@ -6,7 +6,7 @@
 
 use crate::command::{Place, perfring, run};
 use nix::sys::signal::Signal;
-use perfring_consumer::{Producers, Stat};
+use perfring_consumer::{Producers, stat::Stat};
 use perfring_producer::{Options, Policy, Producer, RecordType, SharedProducer};
 use perfring_testkit::size::{cases, from_env};
 use perfring_testkit::spoiler::Spoiler;

@@ -10,8 +10,9 @@ use crate::source::Source;
 use crate::types::TypeTable;
 use crate::wait::{self, Timeout};
 use perfring_consumer::{
-    Acknowledge, AttachError, ConsumerOptions, Count, ObserverOptions, Refused, Start,
-    WaitStrategy, advanced::Saved,
+    Acknowledge, AttachError, ConsumerOptions, ObserverOptions, Start, WaitStrategy,
+    advanced::Saved,
+    stat::{Count, Refused},
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};

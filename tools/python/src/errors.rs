@@ -4,7 +4,9 @@
 
 use crate::kind::shown;
 use perfring_consumer::{AttachError, ReadError};
-use perfring_producer::{CreateError, Location, MetricsError, OpenError, ReserveError};
+use perfring_producer::{
+    Location, OpenError, ReserveError, error::CreateError, metrics::MetricsError,
+};
 use perfring_set::SetError;
 use pyo3::PyErrArguments;
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};

@@ -2,9 +2,9 @@
 
 use crate::errors;
 use crate::kind::At;
-use perfring_consumer::{AttachError, BadArea, Location, Observer, ReadError, Start};
+use perfring_consumer::{AttachError, Location, Observer, ReadError, Start, metrics::BadArea};
 use perfring_figures::instruments::Measured;
-use perfring_producer::MetricsError;
+use perfring_producer::metrics::MetricsError;
 use perfring_types::read::TypeTable;
 use pyo3::prelude::*;
 use pythonize::pythonize;

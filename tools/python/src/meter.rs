@@ -4,7 +4,10 @@ use crate::errors;
 use crate::kind::{At, Size};
 use crate::log::value::Kept;
 use crate::missing::attach_or_create;
-use perfring_producer::{AttachError, Buckets, MetricsError, OpenError, Options};
+use perfring_producer::{
+    AttachError, OpenError, Options,
+    metrics::{Buckets, MetricsError},
+};
 use perfring_telemetry::Resource;
 use perfring_telemetry::meter::{self, Instrument, options};
 use perfring_telemetry::types::Constant;

@@ -1,6 +1,6 @@
 //! Rings that are created if they are missing.
 
-use perfring_producer::{CreateError, Location, Options, files::create};
+use perfring_producer::{Location, Options, error::CreateError, files::create};
 
 /// The number of attempts at a ring that other processes create and remove meanwhile.
 const TRIES: u32 = 100;

@@ -206,7 +206,7 @@ impl Builder {
     }
 
     /// Appends a run.
-    pub(crate) fn push_run(&mut self, run: &perfring_consumer::Run<'_>) {
+    pub(crate) fn push_run(&mut self, run: &perfring_consumer::advanced::Run<'_>) {
         let (len, size, header) = (run.payload_len(), run.size() as usize, run.header_len());
         let at = match &mut self.place {
             Payloads::Copy(all) => {

@@ -2,7 +2,8 @@
 
 use perfring_consumer::advanced::{Front, ResumePoint};
 use perfring_consumer::{
-    Anchors, Consumer, Count, Fill, Item, Layout, Location, Observer, ReadError, Types,
+    Anchors, Consumer, Item, Layout, Location, Observer, ReadError, Types,
+    stat::{Count, Fill},
 };
 
 /// The source of a reader.

@@ -4,7 +4,7 @@ use crate::errors;
 use crate::fork::Process;
 use crate::locks::{Leftover, lock, try_lock};
 use crate::memory::held::{Held, StillOpen, Use, Window};
-use perfring_producer::{Location, ProducerTotals};
+use perfring_producer::{Location, stat::ProducerTotals};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -3,7 +3,7 @@
 #[path = "../../examples/per_cpu.rs"]
 mod example;
 
-use perfring::{CpuProducer, Options, Stat};
+use perfring::{CpuProducer, Options, stat::Stat};
 use std::io::{Write, stderr};
 use std::path::Path;
 use std::process::{Child, Stdio};

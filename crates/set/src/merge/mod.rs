@@ -10,7 +10,7 @@ use crate::merged::{Merged, SourceId};
 use crate::poll_schedule::{GroupSlot, PollSchedule};
 use crate::source::{Source, SourceError};
 use perfring_consumer::advanced::{Front, ResumePoint};
-use perfring_consumer::{ClockError, Item, advanced::MachineClock};
+use perfring_consumer::{Item, advanced::MachineClock, error::ClockError};
 use requests::Asleep;
 use std::collections::VecDeque;
 use std::fmt;

@@ -9,7 +9,9 @@ use super::ring::{Quick, Ring};
 use super::rings::Rings;
 use perfring_consumer::advanced::Front;
 use perfring_consumer::{
-    AttachError, Cause, Count, Item, Lost, Observer, Refused, advanced::Saved,
+    AttachError, Cause, Item, Lost, Observer,
+    advanced::Saved,
+    stat::{Count, Refused},
 };
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

@@ -11,7 +11,7 @@ use super::turn::{Turn, loss_of};
 use super::untold::Ahead;
 use crate::config::Delivery;
 use crate::config::filter::Filter;
-use perfring_consumer::{Item, Refused};
+use perfring_consumer::{Item, stat::Refused};
 use perfring_export::{Event, Output, OutputError, Rec, What};
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! The merge of the rings with priority, and that of all others.
 
-use perfring_consumer::ClockError;
 use perfring_consumer::advanced::ResumePoint;
+use perfring_consumer::error::ClockError;
 use perfring_set::{Merge, MergeFigures, Merged, Source, SourceError, SourceId};
 use std::fmt;
 use std::hash::{Hash, Hasher};

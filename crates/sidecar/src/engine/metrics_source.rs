@@ -2,8 +2,10 @@
 
 use perfring_consumer::advanced::{Front, MachineClock, ReaderId, ResumePoint};
 use perfring_consumer::{
-    Anchors, AttachError, BadArea, ClockError, Count, Fill, Item, Location, MetricSample,
-    MetricValue, MetricsFill, Observer, ReadError, RecordRef, Start, Types,
+    Anchors, AttachError, Item, Location, Observer, ReadError, RecordRef, Start, Types,
+    error::ClockError,
+    metrics::{BadArea, MetricSample, MetricValue, MetricsFill},
+    stat::{Count, Fill},
 };
 use perfring_export::{ring_bytes, sampled};
 use perfring_set::{About, Source, SourceError};

@@ -45,8 +45,9 @@ use outlet::Outlet;
 use outlets::Outlets;
 use pending::Pending;
 use perfring_consumer::{
-    ClockError, Location, Start,
+    Location, Start,
     advanced::{MachineClock, Saved},
+    error::ClockError,
 };
 use perfring_export::{Birth, Origin, Output, OutputError, Shapes};
 use perfring_set::{MergeFigures, Source};

@@ -12,7 +12,10 @@ use super::untold::{Ahead, Unreported, is_refused};
 use crate::config::Delivery;
 use crate::config::filter::Filter;
 use crate::config::record_rule::RecordRule;
-use perfring_consumer::{Cause, Count, Refused};
+use perfring_consumer::{
+    Cause,
+    stat::{Count, Refused},
+};
 use perfring_export::{Event, Figures, Loss, LossCause, Origin, Output, OutputError, Took, What};
 use std::collections::BTreeMap;
 use std::time::Instant;

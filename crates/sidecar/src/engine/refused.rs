@@ -1,6 +1,9 @@
 //! Losses that a reader comes to although they were passed on before.
 
-use perfring_consumer::{Cause, Count, Refused};
+use perfring_consumer::{
+    Cause,
+    stat::{Count, Refused},
+};
 
 /// Returns a producer's losses by one cause; none for any other cause.
 pub(super) fn refused(cause: Cause, count: Count) -> Refused {

@@ -5,8 +5,11 @@ use super::place::{Reached, reached};
 use crate::config::{From, Input, Mode};
 use perfring_consumer::advanced::ResumePoint;
 use perfring_consumer::{
-    Acknowledge, AttachError, Cause, Consumer, ConsumerOptions, Count, Location, Lost, MetricsFill,
-    Observer, ObserverOptions, Policy, Refused, Start, advanced::Saved,
+    Acknowledge, AttachError, Cause, Consumer, ConsumerOptions, Location, Lost, Observer,
+    ObserverOptions, Policy, Start,
+    advanced::Saved,
+    metrics::MetricsFill,
+    stat::{Count, Refused},
 };
 use perfring_export::{Origin, Shapes, sum_of};
 use perfring_set::{Source, is_priority};

@@ -1,6 +1,9 @@
 //! What an output lacks of a ring, or has beyond the others.
 
-use perfring_consumer::{Cause, Count, Refused};
+use perfring_consumer::{
+    Cause,
+    stat::{Count, Refused},
+};
 use perfring_export::{Loss, LossCause};
 
 /// What an output was not given of one ring.

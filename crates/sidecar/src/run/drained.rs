@@ -1,6 +1,6 @@
 //! Removes rings that are read to their end.
 
-use perfring_consumer::{AttachError, Location, Refused, files::Idle};
+use perfring_consumer::{AttachError, Location, files::Idle, stat::Refused};
 
 /// Removes a ring that is read to its end, with these losses, and has no producer. Returns whether it did.
 pub(super) fn remove(

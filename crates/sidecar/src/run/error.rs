@@ -2,7 +2,7 @@
 
 use super::positions::PositionsError;
 use crate::config::ConfigError;
-use perfring_consumer::ClockError;
+use perfring_consumer::error::ClockError;
 use perfring_export::OutputError;
 use perfring_telemetry::SinkError;
 use std::io;

@@ -8,7 +8,7 @@ use super::unreadable::Unreadable;
 use crate::config::OutputConfig;
 use crate::engine::shown::Look;
 use crate::engine::{Engine, OutputStatus, RingFigures, RingStatus};
-use perfring_consumer::MetricsFill;
+use perfring_consumer::metrics::MetricsFill;
 use perfring_export::Figures;
 pub(super) use perfring_export::figures::{CAUSE, RING};
 use perfring_export::figures::{LOST_BYTES, LOST_RECORDS};

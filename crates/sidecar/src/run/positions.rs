@@ -1,7 +1,11 @@
 //! Positions in observed rings, saved in a file.
 
 use super::lock_file;
-use perfring_consumer::{Cause, Count, Refused, advanced::Saved};
+use perfring_consumer::{
+    Cause,
+    advanced::Saved,
+    stat::{Count, Refused},
+};
 use perfring_export::{FileMode, replace};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};

@@ -4,7 +4,7 @@
 use super::figures::{Present, Space, held, resident, with_space};
 use super::unreadable::Unreadable;
 use crate::engine::{Engine, OutputStatus, RingFigures, RingStatus};
-use perfring_consumer::{Count, Policy};
+use perfring_consumer::{Policy, stat::Count};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 

@@ -2,7 +2,7 @@
 
 use super::{attach, engine};
 use crate::scripted::{DELAY, Hook, Reported, Scripted, publish, ring, until};
-use perfring_consumer::{Location, Start, Stat};
+use perfring_consumer::{Location, Start, stat::Stat};
 use perfring_producer::{Policy, Producer, RecordType};
 use perfring_sidecar::Engine;
 use perfring_sidecar::config::{Config, Delivery, Input, InputSource};

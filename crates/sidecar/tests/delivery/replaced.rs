@@ -2,7 +2,7 @@
 
 use super::{attach, engine, next, tail};
 use crate::scripted::{Reported, Scripted, publish, ring, until};
-use perfring_consumer::Stat;
+use perfring_consumer::stat::Stat;
 use perfring_producer::Policy;
 use perfring_sidecar::config::Delivery;
 use std::time::Instant;

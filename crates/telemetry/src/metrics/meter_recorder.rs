@@ -3,7 +3,7 @@
 use super::known::{Known, describe};
 use crate::meter::{self, Meter};
 use metrics::{CounterFn, GaugeFn, HistogramFn, Key, KeyName, Metadata, SharedString, Unit};
-use perfring_producer::MetricsError;
+use perfring_producer::metrics::MetricsError;
 use perfring_producer::types::{Class, Constant};
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -37,7 +37,7 @@ pub(super) fn freeze(shared: &Shared, rings: &[u32]) -> Result<Arc<Recording>, S
                 let live = observer.stat().ok();
                 let mut origin = Origin {
                     name,
-                    epoch: live.as_ref().map_or(0, perfring_consumer::Stat::epoch),
+                    epoch: live.as_ref().map_or(0, perfring_consumer::stat::Stat::epoch),
                     producer: live.map(|stat| stat.producer.owner).unwrap_or_default(),
                     ..shapes.origin().clone()
                 };

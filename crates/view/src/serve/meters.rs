@@ -6,7 +6,10 @@
 
 use crate::row::consumer_pos;
 use hdrhistogram::Histogram;
-use perfring_consumer::{Item, Observer, Policy, Start, Stat, stat::OwnerInfo};
+use perfring_consumer::{
+    Item, Observer, Policy, Start,
+    stat::{OwnerInfo, Stat},
+};
 use perfring_figures::owner::name;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;

@@ -3,8 +3,9 @@
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use perfring_consumer::{
-    Consumer, Item, Stat,
+    Consumer, Item,
     files::{Recovered, recover},
+    stat::Stat,
 };
 use perfring_producer::{CpuProducer, Options, ReserveError};
 use perfring_tests::NUMBERED;

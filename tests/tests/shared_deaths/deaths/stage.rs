@@ -2,7 +2,11 @@
 //! go on.
 
 use super::scenes::*;
-use perfring_consumer::{AttachError, Count, Item, Policy, Snapshot, Stat, files::recover};
+use perfring_consumer::{
+    AttachError, Item, Policy, Snapshot,
+    files::recover,
+    stat::{Count, Stat},
+};
 use perfring_producer::{ReserveError, SharedProducer};
 use perfring_testkit::wait::WATCHDOG;
 use perfring_tests::shared::{Raw, Reported, balance, reporter, said, sum};

@@ -13,8 +13,9 @@ use crate::records::shapes::Shapes;
 use crate::records::time::Since;
 use crate::stop::Stop;
 use perfring_consumer::{
-    AttachError, Count, Item, Layout, Location, MetricsFill, Observer, ReadError, RingTotals,
-    Snapshot, Start, Stat,
+    AttachError, Item, Layout, Location, Observer, ReadError, Snapshot, Start,
+    metrics::MetricsFill,
+    stat::{Count, RingTotals, Stat},
 };
 use perfring_figures::accounts;
 use perfring_figures::owner::count;

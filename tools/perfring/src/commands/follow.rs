@@ -10,7 +10,10 @@ use crate::records::shapes::Shapes;
 use crate::records::time::Since;
 use crate::stop::{POLL, Stop};
 use perfring_consumer::advanced::Front;
-use perfring_consumer::{Consumer, Item, Layout, Location, Observer, ReadError, Refused, Stat};
+use perfring_consumer::{
+    Consumer, Item, Layout, Location, Observer, ReadError,
+    stat::{Refused, Stat},
+};
 use perfring_figures::accounts;
 use std::time::{Duration, Instant};
 

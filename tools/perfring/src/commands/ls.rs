@@ -7,7 +7,9 @@ use crate::left_out;
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
 use perfring_consumer::{
-    AttachError, Location, Policy, Producers, Stat, files::RingFile, stat::SeatState,
+    AttachError, Location, Policy, Producers,
+    files::RingFile,
+    stat::{SeatState, Stat},
 };
 use perfring_export::Stream;
 use perfring_figures::accounts::{Fill, is_fed};

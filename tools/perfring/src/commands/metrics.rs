@@ -6,7 +6,10 @@ use crate::events::input::rings_of;
 use crate::failure::{Failure, note, summary};
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
-use perfring_consumer::{AttachError, Location, MetricValue, MetricsFill, Observer, Start};
+use perfring_consumer::{
+    AttachError, Location, Observer, Start,
+    metrics::{MetricValue, MetricsFill},
+};
 use perfring_export::Stream;
 use perfring_figures::instruments::{Measured, Of};
 use perfring_figures::owner::{count, printable};

@@ -3,7 +3,7 @@
 use crate::args;
 use crate::events::input::rings_of;
 use crate::failure::Failure;
-use perfring_consumer::{AttachError, Location, Producers, Stat, files::Recovered};
+use perfring_consumer::{AttachError, Location, Producers, files::Recovered, stat::Stat};
 use perfring_export::Stream;
 use perfring_figures::owner::{count, held_up, name, owner};
 use std::io::{LineWriter, Write};

@@ -12,7 +12,7 @@ use crate::stop::{POLL, Stop};
 use perfring_consumer::{AttachError, Location, RecordType};
 use perfring_export::{Event, Origin, Rec, Totals, What};
 use perfring_figures::owner::count;
-use perfring_producer::{Options, ReserveError, TypeError};
+use perfring_producer::{Options, ReserveError, error::TypeError};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 use crate::args;
 use crate::events::input::rings_of;
 use crate::failure::Failure;
-use perfring_consumer::{AttachError, Location, Producers, Stat};
+use perfring_consumer::{AttachError, Location, Producers, stat::Stat};
 use perfring_figures::accounts::is_fed;
 use perfring_producer::files::Removal;
 use std::path::Path;

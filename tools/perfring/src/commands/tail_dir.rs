@@ -10,7 +10,7 @@ use crate::output::{FormatArgs, Output};
 use crate::records::shapes::Shapes;
 use crate::records::time::Since;
 use crate::stop::Stop;
-use perfring_consumer::{Layout, Location, Refused, Start};
+use perfring_consumer::{Layout, Location, Start, stat::Refused};
 use perfring_figures::owner::count;
 use std::path::Path;
 use std::time::{Duration, Instant};

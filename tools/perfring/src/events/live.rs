@@ -5,8 +5,9 @@ use crate::failure::{Failure, detail, note};
 use crate::figures::opened::opened;
 use crate::left_out;
 use perfring_consumer::{
-    AttachError, Cause, Consumer, ConsumerOptions, Count, Item, Layout, Location, Lost, Observer,
-    ProducerTotals, Refused, Start, Stat, advanced::Saved,
+    AttachError, Cause, Consumer, ConsumerOptions, Item, Layout, Location, Lost, Observer, Start,
+    advanced::Saved,
+    stat::{Count, ProducerTotals, Refused, Stat},
 };
 use perfring_export::{Birth, Event, Origin, Shapes};
 use perfring_set::{About, Feed, FeedChange, Found, Merge, PlaceId, Source, SourceId};

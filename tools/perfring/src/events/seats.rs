@@ -1,8 +1,8 @@
 //! The seats of a ring: what the ring says of their holders, and /proc.
 
 use perfring_consumer::{
-    Location, Policy, Producers, Stat,
-    stat::{OwnerInfo, SeatState},
+    Location, Policy, Producers,
+    stat::{OwnerInfo, SeatState, Stat},
 };
 use perfring_figures::process::{Processes, State};
 use perfring_why::witness::{How, Seat, SeatOf};

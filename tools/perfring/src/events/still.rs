@@ -7,7 +7,7 @@ use crate::figures::opened::opened;
 use crate::left_out;
 use perfring_consumer::advanced::Front;
 use perfring_consumer::{
-    AttachError, Cause, Count, Item, Location, Lost, Observer, ReadError, Start,
+    AttachError, Cause, Item, Location, Lost, Observer, ReadError, Start, stat::Count,
 };
 use perfring_export::{Event, Shapes};
 use std::cmp::Reverse;

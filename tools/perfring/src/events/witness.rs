@@ -8,7 +8,7 @@ use super::machine::Machine;
 use super::seats::{SeatSeen, released, seats};
 use super::tasks::{Scheduled, names, scheduled, tasks, threads};
 use crate::failure::{Failure, note};
-use perfring_consumer::{Location, Stat, advanced::MachineClock};
+use perfring_consumer::{Location, advanced::MachineClock, stat::Stat};
 use perfring_figures::cgroup::{CpuStat, MemoryStat};
 use perfring_figures::process::{Processes, stopped};
 use perfring_kernel::{EventKind, OpenError, Options, Target, open};

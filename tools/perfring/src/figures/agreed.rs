@@ -1,7 +1,7 @@
 //! A ring's figures, in agreement with each other.
 
 use crate::failure::Failure;
-use perfring_consumer::{Location, Stat};
+use perfring_consumer::{Location, stat::Stat};
 use perfring_figures::agreed;
 
 /// Reads the figures.

@@ -1,7 +1,7 @@
 //! The use of a ring's type table and of its metrics area, in words.
 
 use crate::args::show_size;
-use perfring_consumer::MetricsFill;
+use perfring_consumer::metrics::MetricsFill;
 use perfring_figures::areas::TypesUse;
 use perfring_figures::owner::count;
 

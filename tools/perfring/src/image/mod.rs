@@ -11,7 +11,7 @@ use crate::failure::{Failure, note, summary};
 use crate::figures::boot;
 use crate::output::json::line;
 use crate::stop::Stop;
-use perfring_consumer::{BadRing, Item, Layout, Location, Snapshot};
+use perfring_consumer::{Item, Layout, Location, Snapshot, error::BadRing};
 use perfring_export::Stream;
 use perfring_figures::accounts::Balance;
 use perfring_figures::owner::count;

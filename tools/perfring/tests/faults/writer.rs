@@ -1,7 +1,7 @@
 //! Writers: processes that publish numbered records until they are killed or asked to end.
 
 use crate::command::Live;
-use perfring_consumer::Stat;
+use perfring_consumer::stat::Stat;
 use perfring_producer::Producer;
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};

@@ -4,7 +4,7 @@ use crate::command::skipped;
 use crate::command::{Live, Losses, Place, json_lines, publish, run};
 use crate::files::{exported, has, text, texts, timed};
 use nix::sys::signal::Signal;
-use perfring_consumer::{Consumer, Stat};
+use perfring_consumer::{Consumer, stat::Stat};
 use perfring_export::What;
 use perfring_export::recording::Reader;
 use perfring_producer::Producer;

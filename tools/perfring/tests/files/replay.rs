@@ -4,7 +4,7 @@ use crate::command::{Live, Place, publish, run};
 use crate::files::{contents, text};
 use crate::kinds;
 use nix::sys::signal::Signal;
-use perfring_consumer::{Item, Snapshot, Stat};
+use perfring_consumer::{Item, Snapshot, stat::Stat};
 use perfring_producer::{Producer, RecordType};
 use perfring_testkit::wait::until;
 use std::path::Path;

@@ -4,7 +4,7 @@ use super::stage::{Disk, Rings, publish, rings_end, text};
 use super::{lost, records};
 use crate::command::json_lines;
 use nix::sys::signal::Signal;
-use perfring_consumer::Stat;
+use perfring_consumer::stat::Stat;
 use perfring_producer::Policy;
 use perfring_testkit::wait::until;
 use serde_json::Value;

@@ -4,7 +4,7 @@ use super::stage::{Rings, len, publish, rings_end, text};
 use super::{lost, records};
 use crate::command::{Done, Live, close_and_wait, json_lines, perfring, run};
 use nix::sys::signal::Signal;
-use perfring_consumer::Stat;
+use perfring_consumer::stat::Stat;
 use perfring_producer::Policy;
 use perfring_telemetry::{Gauge, Log, Resource, Severity, Sink, options};
 use perfring_testkit::wait::until;

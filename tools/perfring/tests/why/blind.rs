@@ -4,7 +4,7 @@ use super::shop::Shop;
 use super::{Recorded, is_forbidden};
 use crate::command::{Live, Place, json_lines, run};
 use nix::sys::signal::Signal;
-use perfring_consumer::{Consumer, Stat, advanced::MachineClock};
+use perfring_consumer::{Consumer, advanced::MachineClock, stat::Stat};
 use perfring_testkit::rng::Rng;
 use perfring_testkit::wait::{Watchdog, until};
 use serde_json::Value;

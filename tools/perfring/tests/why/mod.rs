@@ -7,7 +7,7 @@ mod stranger;
 
 use crate::command::{Done, Live, Place, json_lines, run, skipped};
 use nix::sys::signal::Signal;
-use perfring_consumer::{Consumer, Stat};
+use perfring_consumer::{Consumer, stat::Stat};
 use perfring_kernel::{EventKind, Options as KernelOptions, Target};
 use perfring_testkit::wait::{Watchdog, until};
 use serde_json::Value;

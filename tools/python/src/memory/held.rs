@@ -1,7 +1,7 @@
 //! A producer, and its open reservations, whose space Python writes.
 
 use perfring_producer::{
-    Producer, ProducerTotals, RecordType, Reservation, ReserveError, SharedProducer,
+    Producer, RecordType, Reservation, ReserveError, SharedProducer, stat::ProducerTotals,
 };
 use pyo3::prelude::*;
 use pyo3::{PyClass, ffi};

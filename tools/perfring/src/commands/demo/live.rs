@@ -10,7 +10,7 @@ use crate::stop::{POLL, Stop};
 use crate::verbosity::Style;
 use indicatif::HumanCount;
 use nix::unistd::getppid;
-use perfring_consumer::Stat;
+use perfring_consumer::stat::Stat;
 use perfring_export::json::{JsonLines, Options as JsonOptions};
 use perfring_export::{Perfetto, PerfettoOptions, later};
 use perfring_sidecar::config::{Delivery, Input, InputSource, OutputConfig};

@@ -8,7 +8,7 @@ use super::watch::Seen;
 use crate::failure::Failure;
 use crate::verbosity::Style;
 use indicatif::HumanCount;
-use perfring_consumer::{Item, Policy, Snapshot, Stat};
+use perfring_consumer::{Item, Policy, Snapshot, stat::Stat};
 use perfring_figures::accounts::Balance;
 use perfring_set::MergeFigures;
 use std::path::Path;

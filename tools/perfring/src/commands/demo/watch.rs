@@ -6,7 +6,7 @@ use super::screen::{bytes, nanos};
 use super::why::Why;
 use hdrhistogram::Histogram;
 use indicatif::HumanCount;
-use perfring_consumer::{Cause, RingTotals};
+use perfring_consumer::{Cause, stat::RingTotals};
 use perfring_export::{Event, Figures, LossCause, Output, OutputError, Rec, Took, Totals, What};
 use perfring_types::Class;
 use perfring_types::read::Value;

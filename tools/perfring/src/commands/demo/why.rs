@@ -2,7 +2,7 @@
 
 use super::common::{STATIONS, now_ns};
 use crate::events::seats::seats;
-use perfring_consumer::{Location, Stat};
+use perfring_consumer::{Location, stat::Stat};
 use perfring_export::{Event, What};
 use perfring_figures::process::Processes;
 use perfring_why::{Analysis, Evidence, Fact, Facts, Options};

@@ -4,8 +4,8 @@ use super::owners;
 use super::report::Report;
 use crate::failure::Failure;
 use perfring_consumer::{
-    Location, Policy, RingTotals, Stat,
-    stat::{ConsumerFigures, Seat, SeatState},
+    Location, Policy,
+    stat::{ConsumerFigures, RingTotals, Seat, SeatState, Stat},
 };
 use perfring_figures::accounts::Fill;
 use perfring_figures::named::{is_read, line};

@@ -6,7 +6,7 @@ use crate::args::show_size;
 use crate::failure::Failure;
 use nix::unistd::{AccessFlags, Uid, eaccess};
 use perfring_consumer::{advanced::MachineClock, files::FileSystem};
-use perfring_producer::CpuSetError;
+use perfring_producer::error::CpuSetError;
 use perfring_shm::{CpuThread, RseqRegistration};
 use rustix::thread::{MembarrierCommand, membarrier_query};
 use std::path::Path;

@@ -3,8 +3,8 @@
 use super::report::Report;
 use crate::failure::Failure;
 use perfring_consumer::{
-    Location, Producers, Stat,
-    stat::{HeldUp, ProducerFigures, Seat, SeatState},
+    Location, Producers,
+    stat::{HeldUp, ProducerFigures, Seat, SeatState, Stat},
 };
 use perfring_figures::owner::{count, held_up, holding, member, owner};
 use perfring_figures::process::{State, WHILE_DUMPING, has_open};

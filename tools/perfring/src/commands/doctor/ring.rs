@@ -14,8 +14,10 @@ use crate::figures::areas::{metrics_used, types_used};
 use crate::figures::boot::{self, Boot};
 use nix::unistd::{AccessFlags, Uid, eaccess};
 use perfring_consumer::{
-    Layout, Location, MetricsFill, Observer, Producers, Refused, RingTotals, Start, Stat,
+    Layout, Location, Observer, Producers, Start,
     files::{FileSystem, RingFile},
+    metrics::MetricsFill,
+    stat::{Refused, RingTotals, Stat},
 };
 use perfring_figures::accounts::{Balance, is_fed};
 use perfring_figures::areas::TypesUse;

@@ -11,7 +11,7 @@ use crate::image;
 use crate::output::figures_format::FiguresFormat;
 use crate::output::json::line;
 use crate::stop::Stop;
-use perfring_consumer::{Location, Stat};
+use perfring_consumer::{Location, stat::Stat};
 use perfring_export::Stream;
 use perfring_figures::{agreed, json};
 use std::io::{BufWriter, Write};

@@ -6,7 +6,7 @@ use crate::figures::agreed;
 use crate::figures::areas::metrics_used;
 use crate::output::json::line;
 use crate::stop::Stop;
-use perfring_consumer::{Location, MetricsFill, Producers, Stat};
+use perfring_consumer::{Location, Producers, metrics::MetricsFill, stat::Stat};
 use perfring_export::Stream;
 use perfring_figures::accounts::{Balance, Fill, is_fed, sums};
 use perfring_figures::json;

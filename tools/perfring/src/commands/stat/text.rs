@@ -7,8 +7,8 @@ use crate::figures::areas::{metrics_used, types_used};
 use crate::figures::boot;
 use perfring_abi::Lead;
 use perfring_consumer::{
-    Evict, Layout, Location, Policy, Producers, Report, RingTotals, Stat,
-    stat::{ConsumerFigures, OwnerInfo, Seat},
+    Evict, Layout, Location, Policy, Producers, Report,
+    stat::{ConsumerFigures, OwnerInfo, RingTotals, Seat, Stat},
 };
 use perfring_figures::accounts::{Balance, Fill, counts, is_fed};
 use perfring_figures::areas::TypesUse;

@@ -4,7 +4,7 @@ use crate::events::input::rings_of;
 use crate::events::seats::seats as seats_of;
 use crate::events::tasks::names;
 use crate::failure::{Failure, note};
-use perfring_consumer::{Location, Stat, advanced::MachineClock};
+use perfring_consumer::{Location, advanced::MachineClock, stat::Stat};
 use perfring_figures::cgroup::CpuStat;
 use perfring_figures::owner::name;
 use perfring_figures::process::Processes;
