@@ -14,8 +14,8 @@ use core::fmt;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{BpfConsumerPage, BpfProducerPage, BpfWord, HEADER_LEN};
 
-/// The loads and stores of a reader. [`BpfView`] has those of a mapping; a test has others, with steps of a producer
-/// between them.
+/// The loads and stores of a reader. [`BpfView`] loads from and stores to a mapping. A test implements them with steps of a
+/// producer in between.
 pub trait BpfPages {
     /// Returns the bytes of the data area: a power of two.
     fn data_size(&self) -> u64;
@@ -65,7 +65,7 @@ impl BpfPages for BpfView<'_> {
     #[inline]
     fn producer_pos(&self) -> u64 {
         let pos = self.producer.producer_pos.load(Ordering::Relaxed);
-        fence(Ordering::Acquire); // B, pairs with A; a fence, as the page is mapped read-only
+        fence(Ordering::Acquire); // B, pairs with A; a fence, because the page is mapped read-only
         pos
     }
 
@@ -85,7 +85,7 @@ impl BpfPages for BpfView<'_> {
     fn header(&self, pos: u64) -> BpfWord {
         let at = (pos >> 3) as usize & (self.data.len() - 1);
         let word = self.data[at].load(Ordering::Relaxed);
-        fence(Ordering::Acquire); // N; a fence, as the page is mapped read-only
+        fence(Ordering::Acquire); // N; a fence, because the page is mapped read-only
         BpfWord::from_raw(word)
     }
 
@@ -122,14 +122,14 @@ pub struct BpfFrame {
     pub end: u64,
 }
 
-/// What a reader finds at its cursor.
+/// The finding of a reader at its cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BpfStep {
     /// Nothing that was reserved before the last poll.
     Empty,
     /// A reservation that is open. Nothing after it can be read before it ends.
     Open,
-    /// These bytes of the ring went by unread. How many records they were is not in the map.
+    /// These bytes of the ring went by unread. The map does not have their number of records.
     Lost {
         /// The position of the first of them.
         pos: u64,
@@ -140,11 +140,11 @@ pub enum BpfStep {
     Record(BpfFrame),
 }
 
-/// Why a map cannot be read on. What was read before is good.
+/// The reason why a map cannot be read further. Everything that was read before is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BpfFault {
-    /// The positions are such as no kernel and no consumer leaves.
+    /// No kernel and no consumer leaves such positions.
     Positions {
         /// The producers' position.
         producer: u64,
@@ -157,7 +157,7 @@ pub enum BpfFault {
     Record {
         /// The position of its header.
         pos: u64,
-        /// The bytes of its payload, as it says.
+        /// The length of its payload in its header.
         len: u32,
     },
     /// Another process moves `consumer_pos`.
@@ -197,11 +197,11 @@ impl core::error::Error for BpfFault {}
 #[derive(Debug)]
 pub struct BpfReader {
     role: BpfRole,
-    /// `producer_pos` at the last poll, or what limits it.
+    /// `producer_pos` at the last poll, or the limit below it.
     head: u64,
     /// The position of the next record.
     cursor: u64,
-    /// What `consumer_pos` holds, of a consumer.
+    /// The value of `consumer_pos` that a consumer stored.
     released: u64,
     /// Records and bytes that were given back without content.
     discarded: (u64, u64),
@@ -217,7 +217,7 @@ impl BpfReader {
     pub fn attach(pages: &impl BpfPages, role: BpfRole) -> Result<Self, BpfFault> {
         let mut reader =
             BpfReader { role, head: 0, cursor: 0, released: 0, discarded: (0, 0), limit: u64::MAX };
-        // The oldest position is loaded before the newest. If it moves in between, an observer finds out as always.
+        // The oldest position is loaded before the newest. If the oldest moves in between, an observer notices as always.
         reader.released = reader.oldest(pages);
         (reader.cursor, reader.head) = (reader.released, reader.released);
         reader.poll(pages)?;
@@ -257,13 +257,13 @@ impl BpfReader {
         Ok(())
     }
 
-    /// Limits reading to what is reserved now. A second call changes nothing.
+    /// Limits reading to the present reservations. A second call changes nothing.
     pub fn limit(&mut self, pages: &impl BpfPages) {
         self.limit = self.limit.min(pages.producer_pos().max(self.cursor));
         self.head = self.head.min(self.limit);
     }
 
-    /// Returns the next of what was there at the last poll, and passes over it. The payload of a record replaces the
+    /// Returns the next record or gap before the last poll's end, and passes over it. The payload of a record replaces the
     /// content of `body`; its last word may be padded.
     ///
     /// # Errors
@@ -284,7 +284,7 @@ impl BpfReader {
                 body.resize((word.len() as usize).div_ceil(8), 0);
                 pages.copy_out(pos + u64::from(HEADER_LEN), body);
             }
-            // What was loaded may be a part of a younger record.
+            // The loaded words may be a part of a younger record.
             if let Some(bytes) = self.passed(pages)? {
                 return Ok(BpfStep::Lost { pos, bytes });
             }
@@ -309,7 +309,7 @@ impl BpfReader {
         }
     }
 
-    /// Moves an observer's cursor to the oldest record, if its place is gone. Returns by how much.
+    /// Moves an observer's cursor to the oldest record, if the record at the cursor is gone. Returns the distance.
     fn passed(&mut self, pages: &impl BpfPages) -> Result<Option<u64>, BpfFault> {
         if self.role == BpfRole::Consumer {
             return Ok(None);
@@ -328,7 +328,7 @@ impl BpfReader {
     }
 
     /// Releases everything before `pos`, as a consumer. A position that was not passed, or is released already, is ignored.
-    /// Where another process has moved the position, it is left there, and the next poll reports that.
+    /// If another process has moved the position, it stays there, and the next poll reports the move.
     pub fn release(&mut self, pages: &impl BpfPages, pos: u64) {
         let is_passed = pos > self.released && pos <= self.cursor && pos.is_multiple_of(8);
         if self.role == BpfRole::Consumer && is_passed && pages.consumer_pos() == self.released {
@@ -349,13 +349,13 @@ impl BpfReader {
         self.cursor
     }
 
-    /// Returns up to where space was released: of an observer, where it began.
+    /// Returns the position up to which space was released. For an observer, this is the position where it began.
     #[must_use]
     pub fn released(&self) -> u64 {
         self.released
     }
 
-    /// Returns the end of what was reserved at the last poll.
+    /// Returns the end of the reservations at the last poll.
     #[must_use]
     pub fn head(&self) -> u64 {
         self.head

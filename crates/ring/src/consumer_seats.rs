@@ -13,16 +13,16 @@ use perfring_abi::atomic::Ordering;
 /// The figures of a named consumer, which the producers wait for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConsumerFigures {
-    /// Whether the producers wait for it: since it attached, until it detaches or is found dead.
+    /// Whether the producers wait for it: from its attach until it detaches or is found dead.
     pub waited_for: bool,
-    /// Whether no other consumer that is waited for is further behind: a full ring waits for this one. Several are, if they are
-    /// level. A dead one is waited for until a producer finds the ring full.
+    /// Whether a full ring waits for this consumer, because no awaited consumer is further behind. Level consumers are all
+    /// slowest. Producers wait for a dead consumer until one of them finds the ring full.
     pub slowest: bool,
-    /// What those of its name have released, and what they missed, since the ring was made. What was gone when the name first
-    /// came counts as missed once it was read.
+    /// The records that consumers of this name have released and missed since the ring was made. Records that were gone at
+    /// the name's first attach count as missed after the loss was read.
     pub totals: ConsumerTotals,
-    /// What follows the position up to which it has released, also what it has read and not released; nothing where the
-    /// ring's totals are not known.
+    /// Everything after the last released position, including records that were read and not released. Zero if the ring's
+    /// totals are unknown.
     pub unread: Count,
 }
 

@@ -1,4 +1,4 @@
-//! The totals: what was written, read and lost, so that `written = read + present`.
+//! The totals of written, read and lost records, so that `written = read + present`.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use perfring_abi::{
@@ -33,7 +33,7 @@ impl Count {
         self.bytes = self.bytes.wrapping_add(bytes);
     }
 
-    /// Returns what this has more than `other`; zero where a hostile page says less.
+    /// Returns the difference to `other`; zero if a hostile page has a smaller value here.
     #[must_use]
     pub fn since(self, other: Count) -> Count {
         Count {
@@ -42,7 +42,7 @@ impl Count {
         }
     }
 
-    /// Returns the sum, saturating, as a hostile page may hold any value.
+    /// Returns the sum, saturating, because a hostile page may hold any value.
     #[must_use]
     pub fn plus(self, other: Count) -> Count {
         Count {
@@ -86,7 +86,7 @@ impl Refused {
         self.by_cause().into_iter().fold(Count::default(), |sum, (_, count)| sum.plus(count))
     }
 
-    /// Returns what this has more than `other`, cause by cause.
+    /// Returns the difference to `other`, cause by cause.
     #[must_use]
     pub fn since(self, other: Refused) -> Refused {
         self.each(other, Count::since)
@@ -111,7 +111,7 @@ impl Refused {
         self.each(other, |one, other| if one.records >= other.records { one } else { other })
     }
 
-    /// Returns the count of a producer's cause, and of any other that of `full`, as [`Refused::of_mut`].
+    /// Returns the count of a producer's cause. All other causes have the count of `full`, as in [`Refused::of_mut`].
     pub(crate) fn of(mut self, cause: Cause) -> Count {
         *self.of_mut(cause)
     }
@@ -148,10 +148,10 @@ impl Refused {
     }
 }
 
-/// What producers have done since the ring was created, true at `pos`.
+/// The producers' counts since the ring was created, true at `pos`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProducerTotals {
-    /// The `data_head` at which this is true.
+    /// The `data_head` at which these totals are true.
     pub pos: u64,
     /// Committed.
     pub written: Count,
@@ -161,7 +161,7 @@ pub struct ProducerTotals {
     pub reclaimed: Count,
     /// Refused.
     pub refused: Refused,
-    /// Of `refused`, already reported in the stream.
+    /// The part of `refused` that the stream has already reported.
     pub reported: Refused,
     /// Number of `PERF_RECORD_LOST` records in the stream.
     pub lost_markers: u64,
@@ -193,7 +193,7 @@ impl ProducerTotals {
     }
 }
 
-/// What the consumer has done since the ring was created, true at `pos`.
+/// The consumer's counts since the ring was created, true at `pos`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConsumerTotals {
     /// Everything before this is released.
@@ -227,24 +227,24 @@ impl ConsumerTotals {
     }
 }
 
-/// A position in the stream to continue from later, with what is needed to count what is lost
-/// meanwhile.
+/// A position in the stream to continue from later, with the counts that are needed to compute the losses in
+/// between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Saved {
     /// The position of the next record.
     pub pos: u64,
-    /// What was before it since the ring was created.
+    /// Everything before it since the ring was created.
     pub before: Count,
     /// The refused records that the observer has returned as losses, since the ring was created.
     pub told: Refused,
 }
 
-/// What comes next in a ring, as far as it is known.
+/// The next item of a ring, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Front {
     /// Nothing: everything published before the last poll was taken.
     Empty,
-    /// Something, and only a poll can tell what.
+    /// An unknown item: only a poll finds out which.
     More,
     /// A record with this timestamp, ns.
     Timestamped(u64),
@@ -254,7 +254,7 @@ pub enum Front {
     Lost,
 }
 
-/// Who made a resume point: a reader, which releases to none that another one made.
+/// The reader that made a resume point. A reader releases only to its own resume points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReaderId(u64);
 
@@ -267,36 +267,36 @@ impl ReaderId {
     }
 }
 
-/// A position in a ring after something that was read, with the totals that are true there: to be
-/// released later.
+/// A position in a ring after a record that was read, with the totals that are true there. It is released
+/// later.
 ///
-/// Only a reader makes one, after a whole record, and only that reader releases to it: nobody can
-/// release in the middle of a record, or by the totals of another ring. The default is no reader's,
-/// before everything.
+/// Only a reader makes a resume point, after a whole record, and only that reader releases to it. A release in the
+/// middle of a record, or by the totals of another ring, is therefore impossible. The default belongs to no reader
+/// and is before everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResumePoint {
     pub(crate) of: ReaderId,
     pub(crate) pos: u64,
     pub(crate) before: Count,
-    /// Of that, what was overwritten before the reader came to it.
+    /// The part of `before` that was overwritten before the reader came to it.
     pub(crate) lapped: Count,
-    /// The end of the last AUX range that belongs to it, in a drop ring.
+    /// The end of the last AUX range before the position, in a drop ring.
     pub(crate) range_end: u64,
     /// The refused records that the reader has returned as losses.
     pub(crate) told: Refused,
-    /// Whether that is more than the markers before the position report.
+    /// Whether `told` is more than the markers before the position report.
     pub(crate) ahead: bool,
 }
 
 impl ResumePoint {
-    /// Makes one for a reader that is not of this crate. The readers of this crate know their own ids,
-    /// and release to no such point.
+    /// Makes a resume point for a reader outside this crate. Readers of this crate compare ids, and do not release to
+    /// such a point.
     #[must_use]
     pub fn new(of: ReaderId, pos: u64, before: Count) -> Self {
         ResumePoint { of, pos, before, ..ResumePoint::default() }
     }
 
-    /// Returns whether this reader made it.
+    /// Returns whether this reader made the resume point.
     #[must_use]
     #[inline]
     pub fn is_of(&self, reader: ReaderId) -> bool {
@@ -310,14 +310,14 @@ impl ResumePoint {
         self.pos
     }
 
-    /// Returns what was before it since the ring was created.
+    /// Returns the count of everything before it since the ring was created.
     #[must_use]
     #[inline]
     pub fn before(&self) -> Count {
         self.before
     }
 
-    /// Returns what was overwritten before the reader came to it, of what was [`before`](ResumePoint::before).
+    /// Returns the part of [`before`](ResumePoint::before) that was overwritten before the reader came to it.
     #[must_use]
     pub fn lapped(&self) -> Count {
         self.lapped

@@ -198,7 +198,7 @@ impl HeapRing {
     }
 }
 
-/// What only models and tests call, on rings on the heap.
+/// Methods that only models and tests call, on rings on the heap.
 impl Writer {
     /// Reserves space for a record, to be written in place: see [`Writer::reserve_as`].
     ///
@@ -242,7 +242,7 @@ pub(crate) fn fill(ring: Ring<'_>, reserved: &Reserved, payload: &[u8]) {
 
 impl RingTotals {
     /// Reads the totals of a ring without slots: see [`RingTotals::of`].
-    #[doc(hidden)] // as that
+    #[doc(hidden)] // like `RingTotals::of`
     #[must_use]
     pub fn read(ring: Ring<'_>, policy: Policy) -> Option<Self> {
         Self::of(ring.into(), policy, |_| false)
@@ -253,7 +253,7 @@ impl RingCopy {
     /// Copies everything intact in a ring without slots: see [`RingCopy::of`].
     ///
     /// # Errors
-    /// Those of [`RingCopy::of`].
+    /// See [`RingCopy::of`].
     pub fn take(ring: Ring<'_>, policy: Policy) -> Result<Self, ReadError> {
         Self::of(ring.into(), policy, |_| false)
     }
@@ -263,7 +263,7 @@ impl CopyReader {
     /// Returns the next record or loss of a ring without slots and AUX area: see [`CopyReader::next_in`].
     ///
     /// # Errors
-    /// Those of [`CopyReader::next_in`].
+    /// See [`CopyReader::next_in`].
     pub fn next(&mut self, ring: Ring<'_>) -> Result<Option<Next<FrameWords<'_>>>, ReadError> {
         self.next_in(ring.into(), &[])
     }

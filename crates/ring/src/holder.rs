@@ -8,13 +8,13 @@ use perfring_abi::{Holder, NAME_WORDS, UID_DETACHED};
 /// The present or last holder of a seat or slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnerInfo {
-    /// How many holders there were, this one included; 0 if there was none.
+    /// The number of holders so far, including this one; 0 for a seat without a holder.
     pub epoch: u64,
     /// `CLOCK_REALTIME` of the attach, ns.
     pub attached_ns: u64,
     /// Process id in the holder's own pid namespace.
     pub pid: u32,
-    /// User id in the holder's own user namespace; [`UID_DETACHED`] once it has detached.
+    /// User id in the holder's own user namespace; [`UID_DETACHED`] after the holder has detached.
     pub uid: u32,
     /// The name given at attach.
     pub name: String,
@@ -67,8 +67,8 @@ impl OwnerInfo {
         (self.uid != UID_DETACHED).then_some(self.uid)
     }
 
-    /// Returns the state of this holder. `is_held` says whether the seat's lock is held: ask for that before you read the
-    /// owner info, as a holder that detaches writes to it before the lock is free.
+    /// Returns the state of this holder. `is_held` says whether the seat's lock is held. Query the lock before you read the
+    /// owner info, because a holder that detaches writes the owner info before it releases the lock.
     #[must_use]
     pub fn state(&self, is_held: bool) -> SeatState {
         match () {
@@ -80,10 +80,10 @@ impl OwnerInfo {
     }
 }
 
-/// Says in a seat that the holder with this epoch detaches: the last thing that it writes. Does nothing if the seat
-/// has another by now, as locks do not reach everywhere, or if it was not signed (0).
+/// Marks a seat's holder with this epoch as detached. This is the holder's last write. Does nothing if the seat has
+/// another holder, because locks do not reach everywhere, or if the seat was not signed (epoch 0).
 pub fn sign_off(seat: &Holder, epoch: u64) {
-    // Relaxed: who finds the lock free sees what its holder wrote before.
+    // Relaxed: a process that finds the lock free sees everything that the holder wrote before.
     if epoch != 0 && seat.epoch.load(Ordering::Relaxed) == epoch {
         seat.uid.store(UID_DETACHED, Ordering::Relaxed);
     }
@@ -94,12 +94,12 @@ pub fn sign_off(seat: &Holder, epoch: u64) {
 pub struct Seat<F = ()> {
     /// Its number: a producer's slot, or the number of a named consumer's seat; else 0.
     pub number: u32,
-    /// How its holder is, or how the last one ended. The kernel's locks say it: what reads only the ring leaves
-    /// [`SeatState::Free`] here.
+    /// The state of its holder, or the end of the last holder. The kernel's locks decide it. A reader of the ring alone
+    /// leaves [`SeatState::Free`] here.
     pub state: SeatState,
-    /// The process that has it, or had it last; hints.
+    /// The process that has the seat, or had it last: a hint.
     pub owner: OwnerInfo,
-    /// What its holder has done.
+    /// The counts of its holder.
     pub figures: F,
 }
 
@@ -111,24 +111,24 @@ impl<F> Seat<F> {
     }
 }
 
-/// How the holder of a seat is, by the kernel's lock and by what it wrote to the ring. The greatest of several needs
-/// attention first, unless one is alive.
+/// The state of a seat's holder, by the kernel's lock and by the owner info. The greatest of several states needs
+/// attention first, unless a holder is alive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SeatState {
     /// No process has taken the seat yet.
     #[default]
     Free,
-    /// It gave the seat up: it continues without the ring, or it ended by `exit(3)`.
+    /// The holder gave the seat up: it continues without the ring, or it ended by `exit(3)`.
     Detached,
-    /// It ended without giving the seat up: it was killed or it crashed. Or it is a program in C, or one with an earlier version of
-    /// perfring, that exited while it was attached.
+    /// The holder ended without giving the seat up: it was killed or it crashed. A program in C, or with an earlier version
+    /// of perfring, that exited while it was attached looks the same.
     Dead,
-    /// It has the seat. It may be stopped.
+    /// The holder has the seat. It may be stopped.
     Alive,
 }
 
 impl SeatState {
-    /// Returns the word for it, of the glossary in `proto/ABI.md`.
+    /// Returns the word of the glossary in `proto/ABI.md` for this state.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

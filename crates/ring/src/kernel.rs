@@ -1,7 +1,7 @@
 //! The consumer of one of the kernel's own rings.
 //!
-//! The page and the orderings are those of a drop ring, with three differences: `misc` is the
-//! kernel's and encodes no padding, no type is a hole, and there are no totals, since the kernel
+//! The page and the orderings are the same as in a drop ring, with three differences: the kernel's
+//! `misc` encodes no padding, no type is a hole, and there are no totals, because the kernel
 //! keeps its own counts.
 
 use crate::record::Corrupt;
@@ -55,7 +55,7 @@ impl KernelFrame {
 pub struct KernelReader {
     /// `data_head` at the last poll.
     head: u64,
-    /// What `data_tail` holds.
+    /// The value of `data_tail`.
     released: u64,
 }
 
@@ -63,7 +63,7 @@ impl KernelReader {
     /// Starts at the tail.
     ///
     /// # Errors
-    /// [`Corrupt`] if the positions are such as no kernel leaves.
+    /// [`Corrupt`] if no kernel leaves such positions.
     pub fn attach(ring: Ring<'_>) -> Result<Self, Corrupt> {
         // Relaxed: only the reader of a ring writes its tail.
         let tail = ring.header.data_tail.load(Ordering::Relaxed);
@@ -86,7 +86,7 @@ impl KernelReader {
         Ok(head)
     }
 
-    /// Returns the record at `cursor`, if one is known. Start from [`KernelReader::released`] and
+    /// Returns the record at `cursor`, if it is known. Start from [`KernelReader::released`] and
     /// continue from [`KernelFrame::end`].
     ///
     /// # Errors

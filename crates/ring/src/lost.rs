@@ -11,10 +11,10 @@ pub struct Lost {
     pub records: u64,
     /// How many bytes of the ring they used or would have used, headers and padding included.
     pub bytes: u64,
-    /// Why they are missing.
+    /// The reason why they are missing.
     pub cause: Cause,
     /// Whether the place in the stream is unknown: the reader has read everything before `pos`, and finds the loss in the
-    /// producers' counters. It happened at some time before now. A record that comes later may be older than it.
+    /// producers' counters. The loss happened at some time before now. A later record may be older than the loss.
     pub at_end: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Finds the oldest record of a ring and counts what was before it: by the tail mark of an
+//! Finds the oldest record of a ring and counts the records before it: by the tail mark of an
 //! overwrite ring, or by the consumer's totals of a drop ring.
 
 use crate::counters::{ConsumerTotals, Count};
@@ -9,12 +9,12 @@ use crate::view::{POS_MAX, Ring};
 use perfring_abi::atomic::spin_loop;
 use perfring_abi::{MARK_AHEAD, Policy};
 
-/// How often the search for the oldest record is repeated before the ring is taken for corrupt.
+/// How often the search for the oldest record is repeated before the ring counts as corrupt.
 const TRIES: u32 = if cfg!(loom) { 3 } else { 1000 };
-/// How often the ring is walked to count what is before a tail that keeps moving.
+/// How often the ring is walked to count the records before a tail that keeps moving.
 const WALKS_MAX: u32 = 4;
 
-/// A record, or the end of the stream, and what was before it since the ring was created.
+/// A record, or the end of the stream, and the count of records before it since the ring was created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Milestone {
     pub(crate) pos: u64,
@@ -33,7 +33,7 @@ pub(crate) fn oldest(ring: Ring<'_>, policy: Policy) -> Result<Milestone, Corrup
                 // The consumer was faster, and has other totals for another tail.
                 None if ring.tail() != tail => None,
                 // A foreign perf reader moves the tail and keeps no totals: count from the
-                // producer's, or as a last resort begin there.
+                // producer's totals, or as a last resort begin there.
                 None => {
                     walks += 1;
                     counted(ring, tail, walks)?
@@ -80,7 +80,7 @@ pub(crate) fn write_mark(
     seq_latch.write_as(&ring.header.tail_mark, pos, &[pos, records, bytes, pos]);
 }
 
-/// Returns what was overwritten before `tail`, and a sequence latch to continue with: for a
+/// Returns the count that was overwritten before `tail`, and a sequence latch to continue with: for a
 /// producer that takes over.
 pub(crate) fn taken_over(ring: Ring<'_>, tail: u64) -> Option<(Count, SeqLatchWriter)> {
     let whole = seq_latch::find_least(&ring.header.tail_mark, tail)?;
@@ -90,8 +90,8 @@ pub(crate) fn taken_over(ring: Ring<'_>, tail: u64) -> Option<(Count, SeqLatchWr
     Some((overwritten, SeqLatchWriter::after(&ring.header.tail_mark, Some(&whole))))
 }
 
-/// Returns the oldest record of an overwrite ring, and what was overwritten before it: at
-/// `data_tail`, or, if the producer overwrites that before it is counted, at its newest mark.
+/// Returns the oldest record of an overwrite ring, and the count that was overwritten before it. This is the record at
+/// `data_tail`, or at the newest mark if the producer overwrites the records before they are counted.
 fn marked(ring: Ring<'_>, tail: u64) -> Option<Milestone> {
     let whole = seq_latch::find_least(&ring.header.tail_mark, tail)?;
     let [pos, records, bytes, _] = whole.words;
@@ -117,8 +117,8 @@ struct Boundaries {
 }
 
 impl Boundaries {
-    /// Returns `None` if no such records lead from one to the other. A caller then retries on a
-    /// ring that is being written; otherwise the mark is invalid.
+    /// Returns `None` if no records lead from the tail to the mark. On a ring that is being written, the caller then
+    /// retries. On any other ring the mark is invalid.
     fn of(ring: Ring<'_>, tail: u64, mark: u64) -> Option<Self> {
         let mut ends = Boundaries { starts: [(0, false); MARK_AHEAD as usize], count: 0, mark };
         for record in ring.records(tail, mark) {
@@ -129,7 +129,7 @@ impl Boundaries {
         Some(ends)
     }
 
-    /// Counts the records from `tail` to the mark, if one begins at `tail`.
+    /// Counts the records from `tail` to the mark, if a record begins at `tail`.
     fn count_from(&self, tail: u64) -> Option<Count> {
         let starts = self.starts.get(..self.count)?;
         let first = starts.iter().position(|(pos, _)| *pos == tail);

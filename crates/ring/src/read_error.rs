@@ -1,23 +1,23 @@
-//! Why a reader cannot go on.
+//! The reason why a reader cannot continue.
 
 use crate::record::Corrupt;
 use core::fmt;
 
-/// Why nothing can be read. What was read before is good.
+/// The reason why nothing can be read. Everything that was read before is good.
 ///
 /// An empty ring is no error, and neither are lost records: they are items.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The ring holds at `pos` what no producer writes there. Every further read returns this again.
+    /// The ring holds bytes at `pos` that no producer writes. Every further read returns this error again.
     Corrupt {
         /// The position in the stream.
         pos: u64,
     },
-    /// The ring's file was truncated while it was mapped. It is no ring any more.
+    /// The ring's file was truncated while it was mapped. The file is no longer a ring.
     Truncated,
-    /// The file system could not provide a page of the ring's file, which is as long as it was: the file has holes and the
-    /// file system is full, or its device failed. Attach again once there is room.
+    /// The file system could not provide a page of the ring's file, although the file was not truncated: the file has holes
+    /// and the file system is full, or its device failed. Attach again once there is room.
     NoSpace,
     /// There is no memory for a copy of the next payload. The record is not passed: a later read
     /// returns it.
@@ -25,7 +25,7 @@ pub enum ReadError {
         /// The payload's length in bytes.
         bytes: u64,
     },
-    /// The ring's file was removed, or another took its place, and everything that it held has been
+    /// The ring's file was removed or replaced, and everything in it has been
     /// read. Attach again to read the ring that has the name now.
     Removed,
 }
@@ -51,7 +51,7 @@ impl fmt::Display for ReadError {
     }
 }
 
-/// Shows the sentence, which is what `main() -> Result` prints.
+/// Shows the sentence, because `main() -> Result` prints this.
 impl fmt::Debug for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -1,9 +1,9 @@
-//! Records: how one is recognized, where it is, and the walk over them.
+//! Records: their test, their places, and the walk over them.
 //!
 //! A header word is a record's if the length of its payload can be derived from it and the record
 //! ends at or before the end of the walk: [`payload_of`] is the only test. A size that is no
-//! multiple of eight would lead between records, one that does not hold the header would not
-//! advance, one beyond the end leads into unpublished bytes, and padding that does not fit into the
+//! multiple of eight would lead between records. A size below the header's would not advance. A size
+//! beyond the end would lead into unpublished bytes. Padding that does not fit into the
 //! record is a length that no producer writes. A walk reports any of these as damage at that
 //! position.
 
@@ -102,7 +102,7 @@ impl<L: FnMut(u64) -> u64> Walk<L> {
 
 impl<'a> Ring<'a> {
     /// The records between two positions, by relaxed loads. The caller has acquired a head that is
-    /// not before `end` (B), or wrote them itself, or checks the tail afterwards to find out
+    /// not before `end` (B), or wrote the records itself, or checks the tail afterwards to find out
     /// whether they were overwritten (F).
     #[inline]
     pub(crate) fn records(self, pos: u64, end: u64) -> Walk<impl FnMut(u64) -> u64 + use<'a>> {
@@ -111,14 +111,14 @@ impl<'a> Ring<'a> {
 }
 
 impl<'a> Shared<'a> {
-    /// The records between two positions beyond `data_head`, open ones among them. A record that
+    /// The records between two positions beyond `data_head`, including open reservations. A record that
     /// has ended is complete (N).
     pub(crate) fn records(self, pos: u64, end: u64) -> Walk<impl FnMut(u64) -> u64 + use<'a>> {
         Walk { pos, end, load: move |pos| self.word_at(pos).raw() }
     }
 
-    /// The records from `head`, a `data_head`, to `producer_pos`, open ones among them. `None` if
-    /// the two positions do not belong to one ring: a walk between them would not end.
+    /// The records from `head`, a `data_head`, to `producer_pos`, including open reservations. Empty if
+    /// the two positions do not belong to one ring, because a walk between them would not end.
     pub(crate) fn unpublished(
         self,
         head: u64,
@@ -126,7 +126,7 @@ impl<'a> Shared<'a> {
         self.unpublished_from(head, head)
     }
 
-    /// The same records, from one of them on: the first if that is published by now.
+    /// The records of [`Shared::unpublished`] from a position on. If that position is published by now, all of them.
     pub(crate) fn unpublished_from(
         self,
         head: u64,
@@ -167,9 +167,9 @@ pub struct Frame {
     pub size: u64,
     /// Its timestamp, in a timed ring: ns.
     pub time: Option<u64>,
-    /// Who wrote it, in a ring whose records say so.
+    /// The process and thread that wrote it, in a ring with [`Lead::SampleId`].
     pub writer: Option<WriterId>,
-    /// What it has before its payload.
+    /// The fields before its payload.
     pub lead: Lead,
 }
 
@@ -182,8 +182,8 @@ impl Frame {
     }
 }
 
-/// What comes next in a ring, from a reader's first look at it to what a program gets. `R` is what is known of the record
-/// by then: its [`Place`], its frame and a copy of its words, or a record with its bytes.
+/// The next item of a ring, at each stage between the ring and the program. `R` is the record at that stage: its [`Place`],
+/// its frame with a copy of its words, or a record with its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<R> {
     /// A record.
@@ -193,7 +193,7 @@ pub enum Next<R> {
 }
 
 impl<R> Next<R> {
-    /// Converts the record, if it is one.
+    /// Converts the record, if this is a record.
     #[inline(always)]
     pub fn map<S>(self, record: impl FnOnce(R) -> S) -> Next<S> {
         match self {
@@ -225,7 +225,7 @@ impl Place {
         }
     }
 
-    /// Returns where the payload is, if that is in the AUX area.
+    /// Returns the payload's range, if the payload is in the AUX area.
     #[must_use]
     #[inline(always)]
     pub fn range(&self) -> Option<AuxRange> {
@@ -236,7 +236,7 @@ impl Place {
     }
 }
 
-/// Returns what comes next at or after `cursor` and before `head`, with the position after it.
+/// Returns the next item at or after `cursor` and before `head`, with the position after it.
 /// Holes are skipped. `head` is acquired, so everything before it is stable until it is released.
 #[inline(always)]
 pub(crate) fn step(
@@ -262,8 +262,8 @@ impl<'a> Ring<'a> {
     }
 }
 
-/// Returns the frame of a record whose payload follows its header; `None` if it is too short for what is before the
-/// payload. `nth` loads a word of its body.
+/// Returns the frame of a record whose payload follows its header; `None` if the record is too short for the fields before
+/// the payload. `nth` loads a word of its body.
 #[inline(always)]
 pub(crate) fn split(lead: Lead, record: RecordAt, nth: impl Fn(usize) -> u64) -> Option<Frame> {
     let (time, writer) = match lead {
@@ -271,15 +271,16 @@ pub(crate) fn split(lead: Lead, record: RecordAt, nth: impl Fn(usize) -> u64) ->
         Lead::Time => (Some(nth(0)), 0),
         Lead::SampleId => (Some(nth(0)), nth(1)),
     };
-    // In any case of one word, to be stored as one: readers of its halves in memory would wait for both.
+    // Converted from one word in every case, so that it is stored as one word: a load of the whole would wait for two
+    // stores of halves.
     let writer = WriterId::from_word(writer);
     let RecordAt { pos, word, len } = record;
     let len = len.checked_sub(lead.len())?;
     Some(Frame { pos, kind: word.kind(), len, size: word.size(), time, writer, lead })
 }
 
-/// Returns the frame of a record whose body was copied, and the payload's words. In one step, as the words before the payload
-/// are checked together with it.
+/// Returns the frame of a record whose body was copied, and the payload's words. One function does both, because the words
+/// before the payload are checked together with it.
 #[inline(always)]
 pub(crate) fn split_body(lead: Lead, record: RecordAt, body: &[u64]) -> Option<(Frame, &[u64])> {
     let (time, writer, payload) = match (lead, body) {
@@ -301,7 +302,8 @@ pub(crate) fn words_of(body: &[u64]) -> impl Fn(usize) -> u64 {
     move |nth| body.get(nth).copied().unwrap_or(0)
 }
 
-/// Returns the loss that a `PERF_RECORD_LOST` reports. perfring's has the bytes too; another perf writer's may not.
+/// Returns the loss that a `PERF_RECORD_LOST` reports. perfring's marker has the bytes; the marker of another perf writer may
+/// lack them.
 #[cold]
 pub(crate) fn lost_of(record: RecordAt, nth: impl Fn(usize) -> u64) -> Option<Lost> {
     let words = record.size() / 8 - 1;
@@ -336,7 +338,7 @@ pub(crate) const BODY_LEN: usize = (AUX_SIZE - HEADER_LEN) as usize;
 /// A payload in the AUX area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuxRange {
-    /// Where it begins: a position in that area.
+    /// The position in that area at which it begins.
     pub at: u64,
     /// Its length in bytes; it is padded to a multiple of 64.
     pub len: usize,
@@ -350,12 +352,12 @@ impl AuxRange {
     }
 }
 
-/// What readers know of the AUX area.
+/// The limits of ranges that readers know.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bounds {
-    /// Its size in bytes; 0 if there is none.
+    /// The area's size in bytes; 0 for a ring without an area.
     pub(crate) size: u64,
-    /// No range begins before this, if the caller knows; and none ends more than `size` after it.
+    /// The position before which no range begins, if the caller knows it. No range ends more than `size` after it.
     pub(crate) floor: Option<u64>,
 }
 
@@ -390,7 +392,7 @@ impl RecordShape {
     }
 
     /// Decodes the range that the body of a record describes. `None` if no producer writes such a
-    /// body. In a ring without an AUX area this is not called: such a record is another writer's.
+    /// body. A ring without an AUX area does not call this, because such a record is another writer's.
     pub(crate) fn large(
         self,
         record: RecordAt,

@@ -1,5 +1,5 @@
-//! Brings the producers' totals up to a position: they are written at intervals, and a reader that
-//! needs a count in between walks the records from there.
+//! Brings the producers' totals up to a position. The totals are written at intervals. A reader that
+//! needs a count in between walks the records after the last totals.
 
 use crate::counters::{Count, ProducerTotals, Refused};
 use crate::record::{Corrupt, RecordAt, lost_of};
@@ -9,10 +9,10 @@ use crate::view::{POS_MAX, Ring};
 use perfring_abi::atomic::{Ordering, spin_loop};
 use perfring_abi::{Cause, Hole, LOST_SIZE, RecordType, SIZE_MAX};
 
-/// How often a walk is restarted because the producer was faster.
+/// How often a walk restarts because the producer was faster.
 const TRIES: u32 = if cfg!(loom) { 2 } else { 100 };
 
-/// After so many records a long walk checks that nothing behind was overwritten before it was read.
+/// The number of records after which a long walk checks that none of them was overwritten before it was read.
 const CHECK_EVERY: usize = 64;
 
 /// The totals are written at least this often, so that a reader that needs the count at a position
@@ -23,9 +23,9 @@ pub(crate) fn totals_interval(ring: Ring<'_>) -> u64 {
     (ring.data_size() / 4).min(TOTALS_INTERVAL_MAX)
 }
 
-/// How far past its totals a producer can have written: up to an interval, and then one record with
-/// the markers before it; and never over the position of the totals. In a shared ring an open
-/// reservation holds the head and the totals back, so only the latter is certain.
+/// The most bytes that a producer can have written after its totals: an interval, and then one record with
+/// the markers before it, but never over the position of the totals. In a shared ring an open
+/// reservation holds the head and the totals back, so only the second limit is certain.
 pub(crate) fn reach(ring: Ring<'_>) -> u64 {
     // Relaxed: never zero again once a shared ring has had a record, and zero in every other ring.
     if ring.header.shared.producer_pos.load(Ordering::Relaxed) != 0 {
@@ -35,8 +35,8 @@ pub(crate) fn reach(ring: Ring<'_>) -> u64 {
         .min(ring.data_size() - 1)
 }
 
-/// Returns the timestamp of the newest record of a timed ring, or 0 if there was none; of a busy
-/// ring possibly that of a record some time before. A hostile ring may yield any value.
+/// Returns the timestamp of the newest record of a timed ring, or 0 for a ring without records. In a busy
+/// ring it may be the timestamp of an earlier record. A hostile ring may yield any value.
 #[must_use]
 pub fn newest_timestamp(ring: Ring<'_>) -> u64 {
     let head = ring.head();
@@ -53,7 +53,7 @@ pub(crate) fn producer_totals(ring: Ring<'_>) -> Option<ProducerTotals> {
     seq_latch::find(&ring.header.producer).map(|whole| ProducerTotals::from_words(&whole.words))
 }
 
-/// Returns the totals as they were when `head` was published: walks the records since. Beyond
+/// Returns the totals at the moment when `head` was published, by a walk over the records since. Beyond
 /// `data_head`, where only a shared ring's producers read, an open reservation counts as a record.
 pub(crate) fn bring_up(
     ring: Ring<'_>,
@@ -63,7 +63,7 @@ pub(crate) fn bring_up(
     bring_up_while(ring, totals, head, |_| true)
 }
 
-/// Like [`bring_up`], and stops before the first record to whose position `go_on` says no.
+/// Like [`bring_up`], but stops before the first record for whose position `go_on` returns false.
 pub(crate) fn bring_up_while(
     ring: Ring<'_>,
     mut totals: ProducerTotals,
@@ -108,7 +108,7 @@ pub(crate) fn newest_totals(ring: Ring<'_>) -> Result<ProducerTotals, Corrupt> {
         }
         spin_loop();
     }
-    // The producer overtakes every walk: its stored totals are true too, and not far behind.
+    // The producer overtakes every walk: its stored totals are also true, and not far behind.
     producer_totals(ring).ok_or(Corrupt { pos: ring.head() })
 }
 
@@ -131,8 +131,8 @@ fn totals_at_head(ring: Ring<'_>) -> Result<Option<ProducerTotals>, Corrupt> {
     if is_intact(ring, totals.pos) { walked.map(Some) } else { Ok(None) }
 }
 
-/// Returns whether what has just been read from `from` on was not overwritten. A producer publishes
-/// its tail and its totals before it overwrites what was before them (E).
+/// Returns whether the words that were just read from `from` on were not overwritten. A producer publishes
+/// its tail and its totals before it overwrites records before them (E).
 fn is_intact(ring: Ring<'_>, from: u64) -> bool {
     ring.tail() <= from // F
         || producer_totals(ring).is_some_and(|totals| {
@@ -141,7 +141,7 @@ fn is_intact(ring: Ring<'_>, from: u64) -> bool {
 }
 
 /// Counts the records, and their bytes, before a position that is a record boundary. `None` if the
-/// position was passed during the count.
+/// tail passed the position during the count.
 pub(crate) fn count_at(ring: Ring<'_>, pos: u64) -> Result<Option<Count>, Corrupt> {
     let totals = producer_totals(ring).ok_or(Corrupt { pos })?;
     let (from, to) = (totals.pos.min(pos), totals.pos.max(pos));
@@ -158,8 +158,8 @@ pub(crate) fn count_at(ring: Ring<'_>, pos: u64) -> Result<Option<Count>, Corrup
     }))
 }
 
-/// Returns what the markers before a position report, which is a record boundary. `None` if the position was
-/// passed meanwhile.
+/// Returns the losses that the markers before a position report. The position is a record boundary. `None` if the tail
+/// passed it meanwhile.
 pub(crate) fn reported_at(ring: Ring<'_>, pos: u64) -> Result<Option<Refused>, Corrupt> {
     let totals = producer_totals(ring).ok_or(Corrupt { pos })?;
     if pos <= totals.pos && totals.reported == Refused::default() {
@@ -200,8 +200,8 @@ pub(crate) fn reported_at(ring: Ring<'_>, pos: u64) -> Result<Option<Refused>, C
     }))
 }
 
-/// Like [`count_at`], for the consumer at its own tail: from there on nothing is overwritten, and
-/// only the walk from totals before it may have to be repeated.
+/// Like [`count_at`], for the consumer at its own tail. Nothing after its tail is overwritten, so
+/// only a walk from totals before the tail may have to be repeated.
 pub(crate) fn count_surely(ring: Ring<'_>, tail: u64) -> Result<Count, Corrupt> {
     for _ in 0..TRIES {
         if let Some(count) = count_at(ring, tail)? {

@@ -1,4 +1,4 @@
-//! Reservations: why one is refused, and its state until it ends.
+//! Reservations: the reasons for a refusal, and a reservation's state until it ends.
 
 use crate::record::AuxRange;
 use crate::view::Ring;
@@ -8,14 +8,14 @@ use perfring_abi::{
     record_size,
 };
 
-/// Why a reservation was refused. No larger than two registers, in which it is returned.
+/// The reason why a reservation was refused. It is no larger than two registers, so that it is returned in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// A drop ring has no room for it.
     Full,
     /// It is larger than any record of this ring can be.
     TooLarge {
-        /// The longest that fits.
+        /// The length of the longest payload that fits.
         max: usize,
     },
     /// A shared ring's lock is held, and its holder is alive.
@@ -28,14 +28,13 @@ pub enum Refusal {
         /// The producer's slot.
         slot: u32,
     },
-    /// This process is a forked child of the one that attached. `perfring-shm` returns this; no
-    /// algorithm here does.
+    /// This process is a forked child of the process that attached. Only `perfring-shm` returns this refusal.
     Forked,
-    /// Another exclusive producer has attached since this one did: the lock did not keep them apart,
-    /// as with two paths of an overlay file system. Nothing is changed.
+    /// Another exclusive producer has attached since: the lock did not separate them, as happens with
+    /// two paths of an overlay file system. Nothing is changed.
     Replaced,
-    /// A position, the totals or a record is such as no perfring process leaves: somebody damaged
-    /// the ring. Nothing is changed.
+    /// The ring is damaged: no perfring process leaves such a position, such totals or such a record.
+    /// Nothing is changed.
     Corrupt {
         /// The tail of the damaged area, or the position of the damaged record.
         tail: u64,
@@ -109,7 +108,7 @@ impl Reserved {
         record_size(self.len + self.site.lead as usize)
     }
 
-    /// Returns this reservation as a writer ends it: where it is in the ring.
+    /// Returns this reservation with its place in the ring, so that a writer can end it.
     #[must_use]
     #[inline(always)]
     pub fn settled(self) -> Self {
@@ -119,7 +118,7 @@ impl Reserved {
         Reserved { site: self.site.settled(), ..self }
     }
 
-    /// Takes off the kind and the length, which the caller knows. The rest is returned in two registers.
+    /// Removes the kind and the length, which the caller knows. The rest is returned in two registers.
     #[must_use]
     #[inline(always)]
     pub fn into_claim(self) -> Claim {
@@ -127,7 +126,7 @@ impl Reserved {
     }
 }
 
-/// A [`Reserved`] without its kind and its length. The code that takes them off keeps them, and puts them back.
+/// A [`Reserved`] without its kind and its length. The code that removes them keeps them, and adds them again.
 #[derive(Debug)]
 pub struct Claim(Site);
 
@@ -151,15 +150,15 @@ pub struct Site {
 
 impl Site {
     /// Marks the lead of a reservation whose payload is in the AUX area; the other bits are its
-    /// position there. No writer sets it for anything else, so what a hot path asks is one bit.
+    /// position there. No writer sets this bit for anything else, so a hot path tests one bit.
     const LARGE: u64 = 1 << 63;
-    /// Marks, beside `LARGE`, a reservation that is lent. `ALSO` is there if its payload is also a large one.
+    /// Marks, beside `LARGE`, a reservation that is lent. `ALSO` is set if its payload is also large.
     const LENT: u64 = 1 << 62;
     const ALSO: u64 = 1 << 61;
 
     /// The site of a record whose payload is in the AUX area, at this position.
     pub(crate) fn with_aux(start: u64, at: u64) -> Self {
-        // In a damaged ring the position can be any number: the low bits of it say where in the area it is.
+        // In a damaged ring the position can be any number: its low bits are the place in the area.
         Site { start, lead: Self::LARGE | at & (Self::ALSO - 1) }
     }
 
@@ -239,8 +238,8 @@ impl Site {
     }
 }
 
-/// Returns the bytes that a payload of `len` bytes would use, if it were not refused, with `lead` bytes before it: in the data
-/// area up to `max_len`, and beyond that in an AUX area of `area` bytes, if there is one.
+/// Returns the bytes that a refused payload of `len` bytes would use, with `lead` bytes before it. Up to `max_len` it would be in
+/// the data area, and beyond that in an AUX area of `area` bytes, if the ring has one.
 pub(crate) fn wanted_size(len: usize, lead: usize, max_len: usize, area: u64) -> u64 {
     if len > max_len && area != 0 {
         return range_size(len).saturating_add(AUX_SIZE.into());

@@ -1,23 +1,23 @@
-//! Reading and writing a [`SeqLatch`]: two copies, of which one is always whole.
+//! Reading and writing a [`SeqLatch`]: two copies, one of which is always whole.
 
 use perfring_abi::SeqLatch;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence, spin_loop};
 
 /// How often a reader retries when both copies changed while it read them. A live writer leaves one
-/// copy whole for the time that it takes to write the other, so this many failures mean that the
+/// copy whole while it writes the other, so this many failures mean that the
 /// page is corrupt.
 const TRIES: u32 = if cfg!(loom) { 3 } else { 1000 };
 
 #[derive(Debug, Default)]
 pub(crate) struct SeqLatchWriter {
     seq: u64,
-    /// The lowest bit of this and `seq` says which copy is written next, so that a write with the next number changes
+    /// The lowest bit of `phase ^ seq` is the copy that is written next, so that a write with the next number changes
     /// `seq` alone.
     phase: u64,
 }
 
 impl SeqLatchWriter {
-    /// Continues after `kept`, the copy that counts: the other one is written next. The other may
+    /// Continues after `kept`, the copy that counts. The next write replaces the other copy, which may
     /// be whole and newer. Its number must not be reused with another body, so the next number is
     /// higher than both.
     pub(crate) fn after<const N: usize>(
@@ -35,10 +35,10 @@ impl SeqLatchWriter {
         &seq_latch.copies[(self.seq ^ self.phase) as usize & 1]
     }
 
-    /// Returns whether another writer has continued after this one. A lesser number is none's: the page is
-    /// damaged, or its file was truncated.
+    /// Returns whether another writer has continued after this writer. A smaller number comes from no writer: the page
+    /// is damaged, or its file was truncated.
     pub(crate) fn is_passed<const N: usize>(&self, seq_latch: &SeqLatch<N>) -> bool {
-        // Relaxed: another writer's number says enough, whatever of it is seen.
+        // Relaxed: any number of another writer is enough.
         let [one, other] = [0, 1].map(|copy| seq_latch.copies[copy][0].load(Ordering::Relaxed));
         one.max(other) > self.seq
     }
@@ -100,7 +100,7 @@ fn read_copy<const N: usize>(seq_latch: &SeqLatch<N>, copy: usize) -> Result<Lat
     let from = &seq_latch.copies[copy];
     let mut words = [0; N];
     words[N - 1] = from[N - 1].load(Ordering::Relaxed);
-    fence(Ordering::Acquire); // H, pairs with G; a fence, as the page may be read-only
+    fence(Ordering::Acquire); // H, pairs with G; a fence, because the page may be read-only
     for (to, from) in words[1..N - 1].iter_mut().zip(&from[1..N - 1]) {
         *to = from.load(Ordering::Relaxed);
     }
@@ -110,15 +110,15 @@ fn read_copy<const N: usize>(seq_latch: &SeqLatch<N>, copy: usize) -> Result<Lat
 }
 
 /// Finds the newest whole copy, which is not older than the newest at the time of the call. `None`
-/// only where no perfring writer wrote.
+/// only if no perfring writer wrote.
 pub(crate) fn find<const N: usize>(seq_latch: &SeqLatch<N>) -> Option<LatchCopy<N>> {
     let mut last = None;
     for _ in 0..TRIES {
         match (read_copy(seq_latch, 0), read_copy(seq_latch, 1)) {
             (Ok(a), Ok(b)) => return Some(if b.words[0] > a.words[0] { b } else { a }),
             (Ok(one), Err(next)) | (Err(next), Ok(one)) => {
-                // The other is being written as the next: this is the newest. If it is further on,
-                // this one was replaced while the other was read.
+                // The other copy is being written as the next one, so this copy is the newest. A higher number means
+                // that this copy was replaced while the other was read.
                 if next <= one.words[0].saturating_add(1) {
                     return Some(one);
                 }
@@ -131,7 +131,7 @@ pub(crate) fn find<const N: usize>(seq_latch: &SeqLatch<N>) -> Option<LatchCopy<
     last
 }
 
-/// Finds the newest whole copy that fits: after a death, the one that belongs to the published
+/// Finds the newest whole copy that fits: after a death, the copy of the published
 /// position.
 pub(crate) fn find_where<const N: usize>(
     seq_latch: &SeqLatch<N>,

@@ -1,4 +1,4 @@
-//! What tests count: records that are stepped over, in all and while the lock of a shared ring is held.
+//! Counters for tests: records that are stepped over, in all and while the lock of a shared ring is held.
 
 use alloc::boxed::Box;
 use core::cell::{Cell, RefCell};
@@ -36,7 +36,8 @@ pub(crate) fn most_locked() -> u64 {
     MOST.replace(0)
 }
 
-/// Calls a function at each step of this thread, with their number: what other processes do meanwhile.
+/// Calls a function at each step of this thread, with the step's number. The function does what other processes may do
+/// meanwhile.
 pub(crate) fn at_each(hook: impl FnMut(u64) + 'static) {
     STEPS.set(0);
     HOOK.set(Some(Box::new(hook)));

@@ -18,12 +18,12 @@ use perfring_abi::{
 /// A difference below this, which includes the error of two readings, does not count as the wall
 /// clock being set.
 const STEP_NS: u64 = 20_000;
-/// No clock is behind a timestamp by so much; such a timestamp is another boot's, or damage.
+/// The distance by which no clock is behind a timestamp. Such a timestamp is of another boot, or damaged.
 const FUTURE_NS: u64 = 1_000_000_000;
 /// How often a reader retries copying anchors while more are added.
 const TRIES: u32 = if cfg!(loom) { 2 } else { 100 };
 
-/// How the processor's counter converts to the timestamps' clock, as `perf_event_mmap_page` has it:
+/// How the processor's counter converts to the timestamps' clock, by the fields of `perf_event_mmap_page`:
 /// `zero + (counter * mult >> shift)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
@@ -36,7 +36,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Returns `counter * mult >> shift` with 64 bits, as perf's readers compute it.
+    /// Returns `counter * mult >> shift` with 64 bits, computed like perf's readers do.
     #[must_use]
     pub fn scaled(&self, counter: u64) -> u64 {
         let shift = u32::from(self.shift).min(63);
@@ -144,7 +144,7 @@ pub struct Anchors {
 }
 
 impl Anchors {
-    /// Reads the anchors of a ring; none of one without time.
+    /// Reads the anchors of a ring; empty for a ring without time.
     #[must_use]
     pub fn read(ring: Ring<'_>) -> Self {
         let line = &ring.header.time;
@@ -158,8 +158,8 @@ impl Anchors {
             // The slot of the oldest may be in the process of being overwritten by the next.
             let oldest = now.saturating_sub(ANCHORS as u64 - 1).min(written);
             found = Anchors::default();
-            // Never more than there is room for: a count that decreases is invalid, and yields
-            // none.
+            // Never more than the room for them: a count that decreases is invalid, and yields no
+            // anchor.
             for n in oldest..written.min(oldest.saturating_add(ANCHORS as u64 - 1)) {
                 found.push(slots[(n % ANCHORS as u64) as usize]);
             }
@@ -194,8 +194,8 @@ impl Anchors {
         self.all().iter().rev().find(|anchor| anchor.pos <= pos)
     }
 
-    /// Returns the wall-clock time of a record, ns since 1970: what `CLOCK_REALTIME` was at its
-    /// timestamp. `None` if there is no anchor left for it.
+    /// Returns the wall-clock time of a record, ns since 1970: the value of `CLOCK_REALTIME` at its
+    /// timestamp. `None` if no anchor is left for it.
     #[must_use]
     #[inline]
     pub fn wall(&self, pos: u64, timestamp: u64) -> Option<u64> {
@@ -215,7 +215,7 @@ impl FromIterator<Anchor> for Anchors {
 /// Starts timekeeping for a producer that has just attached, before its first record. Called by the
 /// exclusive producer, or under the lock with clocks that were read under it; `pos` is where the
 /// next record begins, and `newest` the greatest timestamp so far. Returns whether timestamps
-/// restart: earlier ones are in the future, so they are of another boot, or invalid.
+/// restart, because earlier timestamps are in the future: they are of another boot, or invalid.
 pub(crate) fn begin(ring: Ring<'_>, reading: &Reading, pos: u64, newest: u64) -> bool {
     let (line, perf) = (&ring.header.time, &ring.header.perf_time);
     let anew = newest > reading.clock_ns.saturating_add(FUTURE_NS);
@@ -233,7 +233,7 @@ pub(crate) fn begin(ring: Ring<'_>, reading: &Reading, pos: u64, newest: u64) ->
     anew
 }
 
-/// Updates the anchors, from time to time. Callers and arguments are those of [`begin`].
+/// Updates the anchors, from time to time. [`begin`] describes callers and arguments.
 pub(crate) fn keep(ring: Ring<'_>, reading: &Reading, pos: u64) {
     let (line, anchor) = (&ring.header.time, reading.anchor(pos));
     let slot = |n: u64| &line.anchors[(n % ANCHORS as u64) as usize];
@@ -277,7 +277,7 @@ fn store_scale(perf: &PerfTime, scale: Option<Scale>) {
     perf.lock.store(seq.wrapping_add(1), Ordering::Release); // R, pairs with R
 }
 
-/// Returns the greatest timestamp before `to`: the noted one, or that of a record since `from`. The
+/// Returns the greatest timestamp before `to`: the noted timestamp, or the timestamp of a record since `from`. The
 /// caller has checked that there are records from `from` on.
 pub(crate) fn newest_timestamp(ring: Ring<'_>, from: u64, to: u64) -> u64 {
     // Relaxed throughout: written by the last producer, whose head B acquired.
@@ -293,8 +293,8 @@ pub(crate) fn newest_timestamp(ring: Ring<'_>, from: u64, to: u64) -> u64 {
     newest
 }
 
-/// Returns the timestamp of a reservation in a shared ring, under the lock: no less than that of
-/// anything before it.
+/// Returns the timestamp of a reservation in a shared ring, under the lock: no less than any
+/// timestamp before it.
 #[inline(always)]
 pub(crate) fn rise(ring: Ring<'_>, now: u64) -> u64 {
     // Relaxed: M orders it. Stored before the reservation: a timestamp that no record has is

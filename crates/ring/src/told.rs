@@ -1,9 +1,9 @@
 //! The refused records that a reader has returned as losses: at the markers in the stream, and at the end of the stream.
 //!
-//! A producer writes the marker of its losses before the next record that fits. That record may never come: the ring is
-//! full and its producer idle, or dead. So a reader at the end compares the producers' counters with the losses that it
-//! has returned, and returns the rest. A later marker repeats some of them, and the reader subtracts those. Producers do
-//! nothing for this. ABI.md has the algorithm, under "Losses at the end of the stream".
+//! A producer writes the marker of its losses before the next record that fits. The next record may never come: the ring is
+//! full and its producer idle, or dead. Therefore a reader at the end compares the producers' counters with the losses that it
+//! has returned, and returns the difference. A later marker repeats some of these losses, and the reader subtracts them.
+//! Producers do nothing for this. ABI.md has the algorithm, under "Losses at the end of the stream".
 
 use crate::counters::{Count, ProducerTotals, Refused};
 use crate::lost::Lost;
@@ -18,27 +18,27 @@ use perfring_abi::{Cause, Policy, SeqLatch, Slot};
 /// How often the walk to the place of a new observer is repeated because the producer was faster.
 const TRIES: u32 = if cfg!(loom) { 2 } else { 100 };
 
-/// What a reader was told of refused records.
+/// The refused records that a reader has returned as losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// Returned since the ring was created. Losses in markers before the reader's first position count as returned.
     pub(crate) refused: Refused,
-    /// What the markers before the cursor report. Less after a lap, which skips markers: then the next markers add too
-    /// little, the end of the stream adds the rest, and corrects this.
+    /// The losses that the markers before the cursor report. Fewer after a lap, which skips markers: then the next markers add
+    /// too little, the end of the stream adds the rest, and corrects this field.
     marked: Refused,
-    /// What the producers had counted when the reader came to the end, at this position; `None` once all of it is returned.
-    /// A reader that reads until there is nothing then comes to an end, even if the producers continue to refuse.
+    /// The producers' counts when the reader came to the end, at this position; `None` once all of them are returned.
+    /// With this, a reader that reads until nothing is left comes to an end, even if the producers continue to refuse.
     counted: Option<(u64, Refused)>,
 }
 
-/// What a reader was told before the position where it begins.
+/// The refused records that a reader has returned before the position where it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Past {
-    /// This.
+    /// These.
     Exactly(Refused),
-    /// This, and perhaps more: what markers before the position report.
+    /// These, and perhaps more: the losses that markers before the position report.
     AtLeast(Refused),
-    /// All that is counted: the reader asks for nothing that was before it.
+    /// Everything that is counted: the reader wants no losses from before it.
     Everything,
 }
 
@@ -76,7 +76,7 @@ impl Told {
             if policy == Policy::Overwrite && (pos == 0 || saved != Refused::default()) {
                 return Told { marked: Refused::default(), ..Told::of(saved) };
             }
-            // The last reader did not save what it was told: what is gone was told.
+            // The last reader did not save its returned losses: the losses in overwritten markers count as returned.
             match oldest(ring, policy).map(|place| reported_at(ring, place.pos)) {
                 Ok(Ok(Some(reported))) => return Told::of(reported),
                 Ok(Ok(None)) => {}
@@ -86,9 +86,9 @@ impl Told {
         Told::of(saved)
     }
 
-    /// Tells what a marker reports, as far as that was not told before.
+    /// Returns the losses that a marker reports, without the losses that were returned before.
     pub fn pass(&mut self, marker: Lost) -> Option<Lost> {
-        // Another writer's may report nothing.
+        // The marker of another writer may report nothing.
         if !Cause::REFUSED.contains(&marker.cause) || marker.records == 0 {
             return Some(marker);
         }
@@ -102,8 +102,8 @@ impl Told {
         Some(Lost { records, bytes, ..marker })
     }
 
-    /// Tells, at the end of the stream, one cause of what the producers have counted beyond all that was told. With
-    /// `afresh` that is what they have counted now, and not when this end was reached.
+    /// Returns, at the end of the stream, one cause of the losses that the producers have counted and this reader has not
+    /// returned. With `afresh` these are the counts of now, and not of the moment when this end was reached.
     pub fn at_end(&mut self, at: Shared<'_>, pos: u64, afresh: bool) -> Option<Lost> {
         let known = self.counted.take().filter(|(end, _)| *end == pos);
         if let Some((_, counted)) = known {
@@ -121,7 +121,7 @@ impl Told {
 
     fn count(&mut self, at: Shared<'_>, pos: u64) -> Option<Refused> {
         let (totals, counted) = counted(at)?;
-        // All is returned, so the markers that a lap skipped are, too.
+        // Everything is returned, including the markers that a lap skipped.
         if self.refused.later(counted) == self.refused && totals.pos <= pos {
             self.marked = self.marked.later(totals.reported);
         }
@@ -138,22 +138,22 @@ impl Told {
         }
     }
 
-    /// Returns whether it has not told all that it found at the end of the stream.
+    /// Returns whether losses that were found at the end of the stream are left to return.
     pub(crate) fn has_more(&self) -> bool {
         self.counted.is_some()
     }
 
-    /// Returns whether more was told than the markers before the cursor report.
+    /// Returns whether more was returned than the markers before the cursor report.
     pub(crate) fn is_ahead(&self) -> bool {
         self.refused != self.marked
     }
 
-    /// Returns what a reader was told by markers that report this much.
+    /// Returns the state of a reader after markers that report these losses.
     pub(crate) fn of(refused: Refused) -> Self {
         Told { refused, marked: refused, counted: None }
     }
 
-    /// Tells one cause of what this is more than all that was told.
+    /// Returns one cause of the difference between `refused` and the losses that were returned.
     pub(crate) fn next_of(&mut self, refused: Refused, pos: u64) -> Option<Lost> {
         for cause in Cause::REFUSED {
             let new = refused.of(cause).since(self.refused.of(cause));
@@ -168,21 +168,21 @@ impl Told {
     }
 }
 
-/// Where a reader looks whether the producers have counted more losses: the number of the copy of each sequence
-/// latch that is written next. A refusal changes it, as every other write of the totals does.
+/// The words by which a reader notices that the producers have counted more losses: the number of the copy of each sequence
+/// latch that is written next. A refusal changes it, like every other write of the totals.
 #[derive(Debug)]
 pub(crate) struct CounterWatch {
-    /// Of the producers' totals.
+    /// The state of the producers' totals.
     totals: LatchState,
-    /// Of each slot's losses, in a shared ring.
+    /// The state of each slot's losses, in a shared ring.
     slots: Vec<LatchState>,
-    /// The slots that have had a producer, as far as is known.
+    /// The slots that are known to have had a producer.
     used: Vec<usize>,
-    /// The slot that is asked next whether it has had one.
+    /// The next slot to check for a producer.
     turn: usize,
-    /// Records that were read when all slots were looked at.
+    /// The number of records read at the last check of all slots.
     read: u64,
-    /// Whether there is more to tell, or may be.
+    /// Whether there are, or may be, losses left to return.
     more: bool,
 }
 
@@ -200,12 +200,12 @@ fn number<const N: usize>(latch: &SeqLatch<N>, copy: usize) -> u64 {
 }
 
 impl LatchState {
-    /// Something to look at.
+    /// A state that always differs from the latch.
     const NEW: LatchState = LatchState { copy: 0, number: u64::MAX };
 
     fn of<const N: usize>(latch: &SeqLatch<N>) -> Self {
         let [one, other] = [0, 1].map(|copy| number(latch, copy));
-        // Of two that were never written, a writer begins with the second.
+        // A writer begins with the second copy if neither was written.
         LatchState { copy: usize::from(other <= one), number: one.min(other) }
     }
 
@@ -216,12 +216,12 @@ impl LatchState {
 }
 
 impl CounterWatch {
-    /// Of a ring with so many slots: none, if it has one producer.
+    /// Creates the watch of a ring with so many slots: 0 in a ring with one producer.
     pub(crate) fn new(slots: usize) -> Self {
         CounterWatch {
             totals: LatchState::NEW,
             slots: alloc::vec![LatchState::NEW; slots],
-            // A later look needs no memory.
+            // A later check allocates nothing.
             used: Vec::with_capacity(slots),
             turn: 0,
             read: 0,
@@ -229,15 +229,15 @@ impl CounterWatch {
         }
     }
 
-    /// Returns whether there are no more losses, of a ring with one producer; no for any other.
+    /// Returns whether a ring with one producer has no more losses; false for any other ring.
     #[inline(always)]
     pub(crate) fn is_idle(&self, ring: Ring<'_>) -> bool {
         self.slots.is_empty() && !self.more && !self.totals.is_old(&ring.header.producer)
     }
 
-    /// Returns whether there may be more losses, for a reader that has read so many records: in a shared ring with `all`
-    /// in any slot, and else in those of known producers. Others are met one after the other, and all of them
-    /// each time that there were as many records as there are slots: a reader that waits for each record pays little.
+    /// Returns whether there may be more losses, for a reader that has read so many records. In a shared ring, `all` checks
+    /// every slot. Otherwise only the slots of known producers are checked, and one other slot. All slots are checked each
+    /// time that as many records were read as there are slots, so a reader that waits for each record pays little.
     #[inline]
     pub(crate) fn is_due(&mut self, at: Shared<'_>, all: bool, read: u64) -> bool {
         if all || self.slots.is_empty() || read.wrapping_sub(self.read) >= self.slots.len() as u64 {
@@ -255,7 +255,7 @@ impl CounterWatch {
 
     /// Remembers a slot that has had a producer.
     fn meet(&mut self, at: Shared<'_>, nth: usize) {
-        // Relaxed: one that attaches is met later.
+        // Relaxed: a producer that attaches now is found later.
         let has_had = |slot: &Slot| slot.holder.epoch.load(Ordering::Relaxed) != 0;
         if at.slots.get(nth).is_some_and(has_had) && !self.used.contains(&nth) {
             self.used.push(nth);
@@ -272,14 +272,14 @@ impl CounterWatch {
         self.more || slots.any(|(next, slot)| next.is_old(&slot.losses))
     }
 
-    /// Looks until the counters are read again: what was read of them last was not told.
+    /// Makes every check true until the counters are read again, because their last values were not returned.
     pub(crate) fn look_again(&mut self) {
         self.totals = LatchState::NEW;
         self.slots.fill(LatchState::NEW);
         self.more = true;
     }
 
-    /// Tells one cause of what the producers have counted beyond all that was told.
+    /// Returns one cause of the losses that the producers have counted and this reader has not returned.
     #[cold]
     pub(crate) fn tell(
         &mut self,
@@ -288,7 +288,7 @@ impl CounterWatch {
         told: &mut Told,
         afresh: bool,
     ) -> Option<Lost> {
-        // Before the totals are read: what is counted later is looked at again.
+        // Before the totals are read, so that later counts are noticed.
         if told.is_to_count(pos, afresh) {
             self.totals = LatchState::of(&at.ring.header.producer);
             for (next, slot) in self.slots.iter_mut().zip(at.slots) {

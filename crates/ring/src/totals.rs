@@ -19,7 +19,7 @@ pub struct RingTotals {
     /// `aux_head`: end of the newest range of the AUX area; 0 in a ring without one. Like
     /// `aux_tail`, it is not checked.
     pub aux_head: u64,
-    /// `aux_tail`: what the consumer has released of it, or the position before which no range is
+    /// `aux_tail`: the position up to which the consumer has released ranges, or before which no range is
     /// whole.
     pub aux_tail: u64,
     /// The producers' totals, true at `head`.
@@ -43,7 +43,7 @@ impl RingTotals {
     #[must_use]
     pub fn of(at: Shared<'_>, policy: Policy, is_dead: impl Fn(u32) -> bool) -> Option<Self> {
         let ring = at.ring();
-        // In the reverse order of a record's life: what is read or evicted was written before.
+        // In the reverse order of a record's life: every record was written before it was read or evicted.
         let consumer = seq_latch::find(&ring.header.consumer)?;
         let place = oldest(ring, policy).ok()?;
         let mut producer = newest_totals(ring).ok()?;
@@ -93,10 +93,10 @@ impl RingTotals {
     }
 }
 
-/// What is committed behind reservations that dead producers left open.
+/// The records that are committed behind open reservations of dead producers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stranded {
-    /// Where `data_head` would be if the ring were recovered.
+    /// The `data_head` of the ring after a recovery.
     pub(crate) upto: u64,
     pub(crate) written: Count,
 }
@@ -117,7 +117,7 @@ impl Stranded {
                 _ => {}
             }
         }
-        // What was overwritten during the walk was no such record.
+        // Records that were overwritten during the walk were not stranded.
         if ring.tail() > head {
             found = Stranded { upto: ring.head(), written: Count::default() }; // F
         }

@@ -1,4 +1,4 @@
-//! The type table: append-only words, and a count of the valid ones.
+//! The type table: append-only words, and a count of the valid words.
 
 use alloc::vec::Vec;
 use perfring_abi::TYPES_FIRST;
@@ -37,7 +37,7 @@ impl<'a> TypeTableArea<'a> {
     /// Returns the end of the last entry in words, at most the length of the table.
     fn used(&self) -> usize {
         let Some(used) = self.words.first() else { return FIRST };
-        // Relaxed and a fence, as the pages may be read-only: P, pairs with P.
+        // Relaxed and a fence, because the pages may be read-only: P, pairs with P.
         let used = used.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         usize::try_from(used / 8).unwrap_or(usize::MAX).clamp(FIRST, self.words.len().max(FIRST))
@@ -56,7 +56,7 @@ impl<'a> TypeTableArea<'a> {
         self.entries_after(TYPES_FIRST)
     }
 
-    /// Copies the entries from this end of an earlier read on.
+    /// Copies the entries after the end of an earlier read.
     #[must_use]
     pub fn entries_after(&self, end: u64) -> Vec<u64> {
         let from = usize::try_from(end / 8).unwrap_or(usize::MAX).max(FIRST);

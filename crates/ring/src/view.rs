@@ -59,8 +59,8 @@ impl<'a> Ring<'a> {
         self.header.data_tail.load(Ordering::Relaxed)
     }
 
-    /// Loads the word at a position, relaxed. For a record of a drop ring this is what was
-    /// committed, if the head was loaded before (B) and the tail does not move past it. In other
+    /// Loads the word at a position, relaxed. For a record of a drop ring this is the committed
+    /// word, if the head was loaded before (B) and the tail does not move past it. In other
     /// cases the caller checks the tail afterwards (F).
     #[must_use]
     #[inline]
@@ -68,7 +68,7 @@ impl<'a> Ring<'a> {
         self.word(pos).load(Ordering::Relaxed)
     }
 
-    /// Copies the words from `pos` on, at most a ring of them, by relaxed loads, since a producer
+    /// Copies the words from `pos` on, at most a ring of them, by relaxed loads, because a producer
     /// may be overwriting them. The caller checks the tail afterwards (F).
     pub fn copy_out(&self, pos: u64, to: &mut [u64]) {
         copy_words(self.data, pos, to);
@@ -98,8 +98,8 @@ pub(crate) fn sane(ring: Ring<'_>, head: u64, tail: u64) -> bool {
         && head - tail < ring.data_size()
 }
 
-/// Stores positions that no producer or consumer leaves, so that all readers and producers that
-/// check them take the ring for corrupt.
+/// Stores positions that no producer or consumer leaves, so that all readers and producers
+/// find the ring corrupt.
 pub fn spoil(header: &Header) {
     // Relaxed, and then a fence: the file is no longer a ring, and changes to its data come after.
     header.data_tail.store(u64::MAX, Ordering::Relaxed);
@@ -108,14 +108,14 @@ pub fn spoil(header: &Header) {
     fence(Ordering::SeqCst);
 }
 
-/// What the algorithm needs from the system that it runs on.
+/// The functions that the algorithm needs from the system.
 pub trait System {
     /// Returns whether the process that attached to this slot last is alive. The slot after the
     /// last one stands for a process that recovers the ring and is no producer.
     fn is_alive(&self, slot: u32) -> bool;
     /// Passes the time between two attempts to take a held lock; `round` counts them.
     fn relax(&self, round: u32);
-    /// Drops dead named consumers from those that are waited for. Returns whether there were any.
+    /// Drops dead named consumers from the awaited consumers. Returns whether there were any.
     fn drop_dead(&self, _ring: Ring<'_>) -> bool {
         false
     }
@@ -167,8 +167,8 @@ impl<'a> Shared<'a> {
     /// Loads the end of the last reservation.
     #[inline(always)]
     pub(crate) fn producer_pos(&self) -> u64 {
-        // Acquire: what was written before the position was published is visible (O). The lock
-        // orders it as well where it is held. By a fence, as the page may be read-only.
+        // Acquire: everything that was written before the position was published is visible (O). A held lock
+        // orders the load as well. By a fence, because the page may be read-only.
         let pos = self.ring.header.shared.producer_pos.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         pos
@@ -187,15 +187,15 @@ impl<'a> Shared<'a> {
         (word != 0).then(|| slot_of(word))
     }
 
-    /// Returns whether something is reserved or ended and not published. In a ring in use that is
-    /// often so. In an idle one it means that a reservation is open, or that a producer died
+    /// Returns whether something is reserved, or ended and not published. In a ring in use this is
+    /// often true. In an idle ring it means that a reservation is open, or that a producer died
     /// between the end of a record and the store of `data_head`.
     #[must_use]
     pub fn lags(&self) -> bool {
         self.ring.head() < self.producer_pos()
     }
 
-    /// Returns the slot whose open reservation holds `data_head` back, if there is one.
+    /// Returns the slot whose open reservation holds `data_head` back, if any does.
     #[must_use]
     pub fn held_up(&self) -> Option<u32> {
         let head = self.ring.head();
@@ -205,7 +205,7 @@ impl<'a> Shared<'a> {
     /// Loads the header word at `pos`, beyond `data_head`. A record that has ended is complete.
     pub(crate) fn word_at(&self, pos: u64) -> RecordWord {
         let word = self.ring.word(pos).load(Ordering::Relaxed);
-        fence(Ordering::Acquire); // N; a fence, as the page may be read-only
+        fence(Ordering::Acquire); // N; a fence, because the page may be read-only
         RecordWord::from_raw(word)
     }
 }

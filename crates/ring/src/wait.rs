@@ -23,8 +23,8 @@ pub enum Fences {
     Full,
 }
 
-/// Whether the process has been registered since. Of the process and not of a ring, so not in loom's
-/// hands.
+/// Whether the process has been registered since. It belongs to the process and not to a ring, so loom does not
+/// model it.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
 impl Fences {
@@ -32,8 +32,8 @@ impl Fences {
     #[inline]
     pub(crate) fn light(self) {
         match self {
-            // loom does not model membarrier: there both sides are full fences, which is what the
-            // asymmetric pair amounts to.
+            // loom does not model membarrier: there both sides are full fences, which have the effect of the
+            // asymmetric pair.
             Fences::Asymmetric if cfg!(not(loom)) => compiler_fence(Ordering::SeqCst),
             // The registration was over before it was stored, so a sleeper's fence comes here.
             Fences::Full if REGISTERED.load(core::sync::atomic::Ordering::Acquire) => {
@@ -58,7 +58,7 @@ impl Fences {
     }
 }
 
-/// Issues a full fence: the heavy side where every light side is [`Fences::Full`] too.
+/// Issues a full fence: the heavy side if every light side is also [`Fences::Full`].
 pub fn full_fence() {
     fence(Ordering::SeqCst);
 }
@@ -66,16 +66,16 @@ pub fn full_fence() {
 /// Whether a publish wakes a sleeping consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wake {
-    /// Wakes it if it sleeps and the threshold that it set is reached (`BPF_RB` default).
+    /// Wakes a sleeping consumer if its threshold is reached (`BPF_RB` default).
     #[default]
     Auto,
-    /// Does not wake it; a later publish will (`BPF_RB_NO_WAKEUP`).
+    /// Does not wake the consumer; a later publish will (`BPF_RB_NO_WAKEUP`).
     No,
-    /// Wakes it if it sleeps, whatever its threshold (`BPF_RB_FORCE_WAKEUP`).
+    /// Wakes a sleeping consumer regardless of its threshold (`BPF_RB_FORCE_WAKEUP`).
     Force,
 }
 
-/// What the caller owes a sleeper: a wake, or nothing. The algorithm has claimed the wake, so no other process gives it.
+/// The caller's debt to a sleeper: a wake, or nothing. The algorithm has claimed the wake, so no other process gives it.
 ///
 /// A producer owes it to the consumer, on [`Ring::wait_word`]; a consumer owes it to the waiting producers, on
 /// [`Ring::space_word`].
@@ -102,7 +102,7 @@ impl Owed {
         self.0
     }
 
-    /// Returns what is owed by either.
+    /// Returns a wake if either owes one.
     #[inline(always)]
     pub(crate) fn or(self, other: Self) -> Self {
         Owed(self.0 | other.0)
@@ -124,8 +124,8 @@ pub enum WakeAt {
 impl<'a> Ring<'a> {
     /// Prepares a consumer's sleep: announces it, issues the heavy fence, and checks again.
     ///
-    /// Returns the value of the futex word to sleep on, or `None` if what the consumer would wait
-    /// for is already there. `passed` is the number of records before `cursor`.
+    /// Returns the value of the futex word to sleep on, or `None` if the threshold is
+    /// already reached. `passed` is the number of records before `cursor`.
     pub fn prepare_sleep(
         &self,
         cursor: u64,
@@ -159,7 +159,7 @@ impl<'a> Ring<'a> {
 
     /// Returns whether there are so many records between the two positions, or an invalid one.
     fn holds(&self, mut cursor: u64, head: u64, records: u64) -> bool {
-        // This head is unchecked: a walk to one that is out of reach would not end.
+        // This head is unchecked: a walk to a head out of reach would not end.
         if head.wrapping_sub(cursor) >= self.data_size() {
             return true; // reading reports what is wrong
         }
@@ -178,7 +178,7 @@ impl<'a> Ring<'a> {
     }
 
     /// Prepares the sleep of a named consumer as [`Ring::prepare_sleep`] does. Several may sleep on the
-    /// one word: any record wakes all of them, and only a waker stores 0, as another may still sleep.
+    /// one word: any record wakes all of them, and only a waker stores 0, because another consumer may still sleep.
     pub fn prepare_named_sleep(&self, cursor: u64, heavy: impl FnOnce()) -> Option<u32> {
         let line = &self.header.wait;
         let seq = line.seq.load(Ordering::Acquire);
@@ -188,7 +188,7 @@ impl<'a> Ring<'a> {
         (head == cursor).then_some(seq)
     }
 
-    /// Ends a consumer's sleep, for whatever reason it was woken.
+    /// Ends a consumer's sleep, regardless of the reason for the wake.
     pub fn end_sleep(&self) {
         // Relaxed: a producer that still sees 1 issues one superfluous wake, which is harmless.
         self.header.wait.armed.store(0, Ordering::Relaxed);
@@ -210,7 +210,7 @@ impl<'a> Ring<'a> {
         (released(*self) < target).then_some(seq) // L
     }
 
-    /// Wakes a sleeping consumer, whatever its threshold.
+    /// Wakes a sleeping consumer regardless of its threshold.
     pub fn force_wake(&self) -> Owed {
         fence(Ordering::SeqCst); // I, in full
         // Relaxed: I orders it.
@@ -251,7 +251,7 @@ pub(crate) fn claim_wake(line: &WaitLine, wake: Wake, head: u64, records: u64) -
 /// Called after the consumer saw `space.armed`: claims the wake, if the target is reached.
 #[cold]
 pub(crate) fn claim_space_wake(line: &SpaceLine, tail: u64) -> Owed {
-    // Relaxed: K orders it. A producer that arms later checks the tail again, see there.
+    // Relaxed: K orders it. A producer that arms later checks the tail again: see `prepare_space_sleep`.
     if tail < line.wake_pos.load(Ordering::Relaxed) {
         return Owed::NOTHING;
     }

@@ -1,4 +1,4 @@
-//! The walk over records, for any content: of 64 bytes each header word that it comes to is tried with every size.
+//! The walk over records, for any content of 64 bytes: each header word that the walk loads is tried with every size.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use crate::record::Walk;
@@ -7,13 +7,13 @@ use perfring_abi::{RecordType, RecordWord};
 
 const END: u64 = 64;
 
-/// What ABI.md says: the size of the record at `pos` that is packed so, or none.
+/// The rule of ABI.md: the size of the record at `pos` with this `misc` and size, or `None` for no record.
 fn expected(pos: u64, misc: u16, size: u16) -> Option<u64> {
     let (pad, size) = (u64::from(misc % 8), u64::from(size));
     (size % 8 == 0 && size >= 8 + pad && pos + size <= END).then_some(size)
 }
 
-/// Walks over the words, and checks that no other is loaded, and that what is returned is what was expected.
+/// Walks over the words, and checks that no other word is loaded and that the walk returns the expected records.
 fn walk(words: &[(u64, RecordWord)], sizes: &[u64], whole: bool) {
     let mut loaded = words.iter();
     let load = |pos| {
@@ -36,7 +36,7 @@ fn walk(words: &[(u64, RecordWord)], sizes: &[u64], whole: bool) {
     }
 }
 
-/// Tries every size, and paddings of each class, for the word at `pos`, and goes on behind those that are records'.
+/// Tries every size, and paddings of each class, for the word at `pos`, and continues behind each valid record.
 fn from(pos: u64, words: &mut Vec<(u64, RecordWord)>, sizes: &mut Vec<u64>) -> u64 {
     if pos == END {
         walk(words, sizes, true);

@@ -34,12 +34,12 @@ pub struct Reader {
     pub(super) area: Passed,
     pub(super) lines: LineTouch,
     write_touch: bool,
-    /// Of what was passed, what a named consumer has missed.
+    /// The part of the passed records that a named consumer has missed.
     pub(super) lapped: Count,
-    /// The loss that is returned next: a part of `lapped`, or one that [`Reader::has_lost`] has found. With the state of
+    /// The loss that is returned next: a part of `lapped`, or a loss that [`Reader::has_lost`] has found. With the state of
     /// `told` after it.
     pub(super) missed: Option<Box<(Lost, Told)>>,
-    /// What was returned of refused records.
+    /// The refused records that were returned as losses.
     pub(super) told: Told,
     /// Whether a loss was returned that is not released and takes no place in the stream.
     pub(super) news: bool,
@@ -47,8 +47,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Takes over as the one consumer, at the position that the last one released. Records that it
-    /// had read and not released are returned again.
+    /// Takes over as the one consumer, at the position that the last consumer released. Records that the
+    /// last consumer had read and not released are returned again.
     ///
     /// # Errors
     /// [`Corrupt`] if the positions are such as no producer and consumer leave.
@@ -62,7 +62,7 @@ impl Reader {
         Ok(Self::new(release, passed, Count::default(), None))
     }
 
-    /// Starts where `release` has its tail, before which `passed` was passed.
+    /// Starts at the tail of `release`, before which `passed` was passed.
     fn new(release: Release, passed: Count, lapped: Count, missed: Option<Lost>) -> Self {
         let pos = release.pos;
         let told = Told::of(release.told.saved);
@@ -85,9 +85,9 @@ impl Reader {
         }
     }
 
-    /// Takes a seat as one of the consumers that the producers wait for, where its last holder
-    /// released. If the tail has passed that, the first thing that it returns is the loss, of cause
-    /// [`Cause::Lapped`]. The caller holds the seat's lock, and that for joining.
+    /// Takes a seat as one of the consumers that the producers wait for, at the position that the seat's last holder
+    /// released. If the tail has passed that position, the reader first returns a loss of cause
+    /// [`Cause::Lapped`]. The caller holds the seat's lock and the lock for joining.
     ///
     /// # Errors
     /// [`Corrupt`] if the positions are such as no producer and consumer leave.
@@ -99,12 +99,12 @@ impl Reader {
         Ok(Self::new(release, passed, missed.before, now))
     }
 
-    /// Leaves the consumers that the producers wait for, if this is one of them.
+    /// Leaves the consumers that the producers wait for, if this is a named consumer.
     pub fn leave(&mut self, ring: Ring<'_>) -> Owed {
         self.release.leave(ring)
     }
 
-    /// Sets what each record has before its payload.
+    /// Sets the fields that each record has before its payload.
     #[must_use]
     pub fn with_lead(self, lead: Lead) -> Self {
         let mut reader = Reader { lead, ..self };
@@ -130,8 +130,8 @@ impl Reader {
         RecordShape { lead: self.lead, aux: self.area.bounds() }
     }
 
-    /// Sets whether to write-touch the cache lines of what was read, in [`Reader::hand_lines`] and
-    /// at each release, so that they move to the producer's core at once. The data area must be
+    /// Sets whether to write-touch the cache lines of records that were read, in [`Reader::hand_lines`] and
+    /// at each release, so that the lines move to the producer's core at once. The data area must be
     /// writable.
     #[must_use]
     pub fn with_hands(self, write_touch: bool) -> Self {
@@ -160,8 +160,8 @@ impl Reader {
         self.lines = if now { LineTouch::from_tail(self.release.pos) } else { LineTouch::NEVER };
     }
 
-    /// Returns the next record or loss, or `None` if there is none now. Everything that earlier
-    /// calls returned counts as read. The second value is what the caller
+    /// Returns the next record or loss, or `None` if the ring has nothing more now. Everything that earlier
+    /// calls returned counts as read. The second value is the wake that the caller
     /// owes a waiting producer.
     ///
     /// The tail is released when an eighth of the ring has been read, and after some polls in a row
@@ -178,7 +178,7 @@ impl Reader {
         }
         let due = self.is_due();
         let stepped = step(ring, self.shape(), self.cursor(), self.progress.head)?;
-        // After the last error, which would otherwise lose the wake that is owed.
+        // After the last possible error, which would otherwise lose the wake that is owed.
         let owed = if due { self.release(ring) } else { Owed::NOTHING };
         if let Some(found) = self.stepped(stepped) {
             return Ok((Some(found), owed));
@@ -229,7 +229,7 @@ impl Reader {
         Some(found)
     }
 
-    /// Sets the end of the fast path: at what is known, or where a release is due.
+    /// Sets the end of the fast path: the end of the known records, or the position where a release is due.
     #[inline]
     pub(super) fn set_stop(&mut self) {
         self.stop = self.progress.head.min(self.release.due_at());

@@ -1,4 +1,4 @@
-//! Reading ahead of what is released, for readers of many rings that hold records of each until
+//! Reading ahead of the released position, for readers of many rings that hold records of each until
 //! their turn comes.
 
 use crate::consumer::borrow::Reader;
@@ -31,7 +31,8 @@ impl Reader {
         }
     }
 
-    /// Releases everything before a resume point. A resume point of another reader, or one that is not after the last one, has no effect.
+    /// Releases everything before a resume point. A resume point of another reader has no effect, nor has one that is not
+    /// after the last release.
     pub fn release_to(&mut self, ring: Ring<'_>, resume_point: &ResumePoint) -> Owed {
         if resume_point.of != self.id
             || resume_point.pos < self.release.pos
@@ -51,7 +52,7 @@ impl Reader {
         self.news && (told.later(saved) != saved || lapped != self.release.lapped)
     }
 
-    /// Returns what comes next among the known records.
+    /// Returns the next item among the known records.
     ///
     /// # Errors
     /// [`Corrupt`] if there is no valid record at the cursor.
@@ -68,11 +69,11 @@ impl Reader {
         self.front_beyond(ring)
     }
 
-    /// Like [`Reader::front`], after a poll of how far the producer is. The second value says
-    /// whether the caller owes a waiting producer a wake.
+    /// Like [`Reader::front`], after a poll of the producer's position. The second value is the wake that
+    /// the caller owes a waiting producer.
     ///
-    /// Holes at the end are passed, as no record follows them, and released if nothing else is
-    /// held: a ring that is full of them would never have room again.
+    /// Holes at the end are passed, because no record follows them. They are released if nothing else is
+    /// held: otherwise a ring full of holes would never have room again.
     ///
     /// # Errors
     /// [`Corrupt`] if there is no valid record at the cursor.
@@ -85,8 +86,8 @@ impl Reader {
         }
     }
 
-    /// Hands back the holes before the cursor, if this reader is on [`Reader::hold`] and nothing else
-    /// is held: nobody takes them, and a ring that is full of them would never have room again. For
+    /// Releases the holes before the cursor, if this reader is on [`Reader::hold`] and nothing else
+    /// is held. Otherwise a ring full of holes would never have room again. For
     /// a reader that found nothing.
     ///
     /// # Errors
@@ -104,7 +105,7 @@ impl Reader {
         self.pass(self.cursor() + self.known(), Count::default());
         let holes =
             self.held() > 0 && step(ring, self.shape(), self.release.pos, self.cursor())?.is_none();
-        // What was returned of losses is not released with them.
+        // Returned losses are not released with the holes.
         let (told, lapped) = (self.release.told.saved, self.release.lapped);
         let here = ResumePoint { told, lapped, ahead: false, ..self.resume_point() };
         if holes { Ok(self.release_at(ring, &here, self.area.end)) } else { Ok(Owed::NOTHING) }
@@ -133,13 +134,13 @@ impl Reader {
         }
     }
 
-    /// Returns what comes next at or after `cursor`, without passing it, so that many records can
+    /// Returns the next item at or after `cursor`, without passing it, so that many records can
     /// be held. Start from [`Reader::cursor`], continue from the returned position, and pass all of
     /// them at once with [`Reader::pass`].
     ///
     /// # Errors
-    /// [`Corrupt`] if there is no valid record at that position, or it is before [`Reader::cursor`]: from there to
-    /// the head it may be more than a ring, and a record longer than one.
+    /// [`Corrupt`] if there is no valid record at that position, or the position is before [`Reader::cursor`]: it may be
+    /// more than a ring before the head, and a record may seem longer than a ring.
     #[inline]
     pub fn peek(&self, ring: Ring<'_>, cursor: u64) -> Result<Option<(Next<Place>, u64)>, Corrupt> {
         if cursor < self.cursor() {
@@ -148,7 +149,7 @@ impl Reader {
         step(ring, self.shape(), cursor, self.progress.head)
     }
 
-    /// Passes what was peeked: `count` records up to `cursor`. Each range among them must have been
+    /// Passes the peeked records: `count` of them, up to `cursor`. Each range among them must have been
     /// passed by [`Reader::pass_range`].
     pub fn pass(&mut self, cursor: u64, count: Count) {
         self.progress.pass(cursor, count);
@@ -159,7 +160,7 @@ impl Reader {
         self.area.pass_to(range.end());
     }
 
-    /// Passes records up to `to`, which must be the end of one, for a reader that found them by
+    /// Passes records up to `to`, which must be the end of a record, for a reader that found them by
     /// itself. Returns the count of records.
     ///
     /// # Errors
@@ -174,7 +175,7 @@ impl Reader {
             return Err(Corrupt { pos: to });
         }
         while pos < to {
-            // No further than `to`, so that there may also be only holes.
+            // No further than `to`: before it there may be only holes.
             match step(ring, self.shape(), pos, to)? {
                 Some((found, after)) => {
                     match found {

@@ -23,7 +23,7 @@ impl Reader {
             true => self.next_known::<true>(ring),
             false => self.next_known::<false>(ring),
         }?;
-        // Relaxed, as in `next_known`; what was checked for one header holds for an identical one.
+        // Relaxed, as in `next_known`. The check of a header holds for every identical header.
         let same = ring.word(frame.pos).load(Ordering::Relaxed);
         let (mut count, mut pos, head) = (1, self.cursor(), self.progress.head);
         while count < max && pos < self.stop && head - pos >= frame.size {
@@ -58,8 +58,8 @@ impl Reader {
         Some(frame)
     }
 
-    /// Calls `visit` for one record after the other, as [`Reader::next_known`] would find
-    /// them, until there is none. Each counts as read, and its
+    /// Calls `visit` for each record that [`Reader::next_known`] would find, until
+    /// none is left. A record counts as read, and its
     /// lines are write-touched, when `visit` returns. Returns the number of records.
     ///
     /// All changing state is kept in registers: if a visit panics, all of them are returned again.
@@ -73,9 +73,9 @@ impl Reader {
         let (head, stop) = (self.progress.head, if PLAIN { self.plain_stop } else { self.stop });
         let lead = if PLAIN { Lead::None } else { self.lead };
         let (mut pos, mut lines, mut records) = (self.cursor(), self.lines, 0);
-        // What was checked for the last header holds for an identical one, which most are, and the
-        // step to the next record then need not wait for this one's header. At first there was
-        // none: no record has this size.
+        // The check of the last header holds for an identical header, and most are identical. The
+        // step to the next record then need not wait for this record's header. The initial value is
+        // the header of no record: none has this size.
         let (mut like, mut size, mut body) = (RecordWord::from_raw(0), u64::MAX, 0);
         while pos < stop {
             // Relaxed: B ordered it.
@@ -100,8 +100,8 @@ impl Reader {
         records
     }
 
-    /// Polls `data_head` when [`Reader::next_known`] found none. Returns whether there
-    /// is more; if not, or if something is wrong, `next` handles it.
+    /// Polls `data_head` after [`Reader::next_known`] found no record. Returns whether there
+    /// are more. If not, or if the head is damaged, `next` handles it.
     #[inline]
     pub fn poll_ahead(&mut self, ring: Ring<'_>) -> bool {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A

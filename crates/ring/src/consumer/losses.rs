@@ -31,25 +31,25 @@ impl Reader {
     /// Returns a loss that the producers have counted and no marker in the stream reports, one cause at a time. `None` if
     /// there is a record to read. The loss has no place in the stream: its position is the end ([`Lost::at_end`]).
     ///
-    /// Without `all`, it returns what was counted when the end was reached, and then `None` once: a reader that reads until
-    /// there is nothing then comes to an end, even if the producers continue to refuse. With `all` it returns what is
-    /// counted now.
+    /// Without `all`, it returns the losses that were counted when the end was reached, and then `None` once. With this, a
+    /// reader that reads until nothing is left comes to an end, even if the producers continue to refuse. With `all` it
+    /// returns the losses that are counted now.
     ///
-    /// This is one load for each known producer. It is one load for each slot with `all`, and whenever as many records
-    /// were read as there are slots. [`Reader::is_told_all`] is cheaper.
+    /// The cost is one load for each known producer. With `all`, and whenever as many records were read as there are slots,
+    /// it is one load for each slot. [`Reader::is_told_all`] is cheaper.
     #[inline]
     pub fn lost(&mut self, at: Shared<'_>, all: bool) -> Option<Lost> {
         if self.has_lost(at, all) { self.take_missed() } else { None }
     }
 
-    /// Returns true if there is certainly no such loss now: one load. Always false in a shared ring.
+    /// Returns true if [`Reader::lost`] certainly has nothing to return now: one load. Always false in a shared ring.
     #[must_use]
     #[inline]
     pub fn is_told_all(&self, ring: Ring<'_>) -> bool {
         self.watch.is_idle(ring) && self.missed.is_none()
     }
 
-    /// Returns whether there is such a loss, without taking it: it is returned next.
+    /// Returns whether there is such a loss, without taking it. The next read returns it.
     #[inline]
     pub fn has_lost(&mut self, at: Shared<'_>, all: bool) -> bool {
         let read = self.passed().records;
@@ -106,13 +106,13 @@ impl Reader {
         self.set_stop();
     }
 
-    /// Returns what was told of refused records, for what [`Reader::peek`] finds.
+    /// Returns the state of the returned losses, for the losses that [`Reader::peek`] finds.
     #[must_use]
     pub fn told(&self) -> Told {
         self.told
     }
 
-    /// Puts back what [`Reader::has_lost`] has found and nobody has taken: for a reader that peeks.
+    /// Puts back a loss that [`Reader::has_lost`] has found and no call has taken: for a reader that peeks.
     pub fn forget_lost(&mut self) {
         if self.missed.take_if(|missed| missed.0.cause != Cause::Lapped).is_some() {
             self.watch.look_again();
@@ -121,13 +121,13 @@ impl Reader {
         }
     }
 
-    /// Returns whether [`Reader::lost`] would look closer.
+    /// Returns whether [`Reader::lost`] would read the counters.
     #[must_use]
     pub fn may_have_lost(&self, at: Shared<'_>) -> bool {
         self.watch.is_due_in_any(at)
     }
 
-    /// Takes over what was told by what was peeked, when it is passed.
+    /// Sets the state of the returned losses after peeked items are passed.
     pub fn set_told(&mut self, told: Told) {
         self.news |= told.refused != self.told.refused;
         self.told = told;

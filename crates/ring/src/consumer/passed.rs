@@ -6,21 +6,21 @@ use crate::view::{POS_MAX, Ring, sane};
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{Lead, RANGE_ALIGN};
 
-/// What the consumer of a drop ring knows of the AUX area.
+/// The state of the AUX area that the consumer of a drop ring knows.
 #[derive(Debug, Default)]
 pub(crate) struct Passed {
     size: u64,
     /// End of the last range that was read.
     pub(super) end: u64,
-    /// What `aux_tail` holds.
+    /// The value of `aux_tail`.
     released: u64,
-    /// For a shared ring, seen at a release: `aux_head`, and the end of what was reserved by then.
+    /// For a shared ring, loaded at a release: `aux_head`, and the end of the reservations at that moment.
     seen: (u64, u64),
 }
 
 impl Passed {
     pub(crate) fn attach(ring: Ring<'_>, size: u64) -> Self {
-        // Relaxed: stored by the last consumer, whose lock this one holds.
+        // Relaxed: stored by the last consumer, whose lock this consumer holds.
         let tail = if size == 0 { 0 } else { ring.header.aux.tail.load(Ordering::Relaxed) };
         // An invalid position becomes damage at the first range that is read.
         let tail = if tail.is_multiple_of(RANGE_ALIGN) { tail.min(POS_MAX) } else { POS_MAX };
@@ -33,7 +33,7 @@ impl Passed {
         self.size != 0
     }
 
-    /// Returns where ranges that were not passed can begin and end.
+    /// Returns the limits of ranges that were not passed.
     #[inline]
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds { size: self.size, floor: Some(self.released) }
@@ -55,14 +55,14 @@ impl Passed {
     /// records up to there.
     ///
     /// The last consumer may have died after it stored `aux_tail` and before it stored `data_tail`.
-    /// It had read everything up to the last record whose range it released, and those ranges may
-    /// hold another payload by now: these records are not returned again.
+    /// It had read everything up to the last record whose range it released. These ranges may
+    /// hold other payloads by now, so their records are not returned again.
     pub(crate) fn already_released(&self, ring: Ring<'_>, cursor: u64) -> Option<(u64, Count)> {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A
         if self.size == 0 || self.released == 0 || !sane(ring, head, cursor) {
             return None;
         }
-        // Where a record is and what it uses: without its timestamp, which is not needed.
+        // Only positions and sizes of records are needed, not their timestamps.
         let shape = RecordShape { lead: Lead::None, aux: Bounds { size: self.size, floor: None } };
         let (mut pos, mut count, mut released) = (cursor, Count::default(), None);
         // A producer may have died before it stored this.
@@ -70,7 +70,7 @@ impl Passed {
         // An invalid record is damage to the reader that comes to it.
         while let Ok(Some((found, after))) = step(ring, shape, pos, head) {
             match found {
-                // Not by its end: an empty one may begin, and end, at `aux_tail`.
+                // Not by the range's end: an empty range may begin, and end, at `aux_tail`.
                 Next::Record(Place::Aux(_, range)) if range.at >= self.released => {
                     break;
                 }
@@ -85,13 +85,13 @@ impl Passed {
             }
             pos = after;
         }
-        // What was never written was not released: such an `aux_tail` is damage, and the records
+        // A range that was never written was not released. An `aux_tail` after it is damage, and the records
         // are returned.
         released.filter(|_| self.released <= aux_head)
     }
 
-    /// Releases the ranges that belong to everything before `pos`: before `data_tail` is stored, so
-    /// that a producer that waits for that finds both.
+    /// Releases the ranges that belong to everything before `pos`. Called before `data_tail` is stored, so
+    /// that a producer that waits for `data_tail` finds both.
     #[inline]
     pub(crate) fn release(&mut self, ring: Ring<'_>, pos: u64, range_end: u64) {
         let end = self.before(ring, pos, range_end);
@@ -101,14 +101,14 @@ impl Passed {
         }
     }
 
-    /// Returns the end of the ranges that are released together with everything before `pos`: those
-    /// read, up to `range_end`, and those that dead producers and shortened commits left, which no
+    /// Returns the end of the ranges that are released together with everything before `pos`: ranges
+    /// that were read, up to `range_end`, and ranges that dead producers and shortened commits left, which no
     /// record describes.
     ///
-    /// A range is stored in `aux_head` after its reservation is in `producer_pos`. So once the
+    /// A range is stored in `aux_head` after its reservation is in `producer_pos`. Once the
     /// consumer has passed a `producer_pos` that was loaded after an `aux_head`, everything before
-    /// that `aux_head` is unused. Checked before each store of `data_tail` only: a producer that
-    /// waits for a range waits for that.
+    /// that `aux_head` is therefore unused. This is checked only before each store of `data_tail`, because a producer
+    /// that waits for a range waits for `data_tail`.
     #[cold]
     fn before(&mut self, ring: Ring<'_>, pos: u64, range_end: u64) -> u64 {
         let head = ring.header.aux.head.load(Ordering::Acquire);

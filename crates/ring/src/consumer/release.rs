@@ -1,4 +1,4 @@
-//! How far the consumer of a drop ring has read and released: its totals, and the tail.
+//! The positions up to which the consumer of a drop ring has read and released: its totals, and the tail.
 
 use crate::counters::{ConsumerTotals, Count, ResumePoint};
 use crate::named::{NamedSeat, released};
@@ -14,35 +14,35 @@ use perfring_abi::atomic::{Ordering, fence};
 /// of the two does not overflow.
 const NEVER: u64 = u64::MAX >> 1;
 
-/// What a named consumer has missed: others released it, or all of it was gone, before it came.
+/// The records that a named consumer has missed: they were released by other consumers, or gone, before it joined.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Missed {
-    /// What it was told and released.
+    /// The missed records that it has returned as a loss and released.
     pub(crate) before: Count,
-    /// What it has not been told.
+    /// The missed records that it has not returned as a loss yet.
     pub(crate) now: Count,
 }
 
 /// The tail's position, and when it is due to move.
 #[derive(Debug)]
 pub(crate) struct Release {
-    /// What `data_tail` holds, or the tail of a named consumer's seat.
+    /// The value of `data_tail`, or the tail of a named consumer's seat.
     pub(super) pos: u64,
-    /// Release at least after this many bytes.
+    /// The number of bytes after which to release.
     interval: u64,
-    /// The interval once a loss at the tail was reported: until then nothing is passed.
+    /// The interval after a loss at the tail was reported. Before that, nothing is passed.
     later: u64,
     seq_latch: SeqLatchWriter,
     fences: Fences,
     /// The seat of a named consumer.
     seat: Option<NamedSeat>,
-    /// What the totals in the ring have of a named consumer's missed records.
+    /// The missed records of a named consumer in the ring's totals.
     pub(super) lapped: Count,
     pub(super) told: ToldLatch,
 }
 
 impl Release {
-    /// Takes over from the last consumer at this tail. Also returns what it had read.
+    /// Takes over from the last consumer at this tail. Also returns the count that it had read.
     pub(crate) fn take_over(
         ring: Ring<'_>,
         tail: u64,
@@ -50,7 +50,7 @@ impl Release {
     ) -> Result<(Self, Count), Corrupt> {
         let page = &ring.header.consumer;
         // After a death between the totals and the tail, the totals that fit the tail count. After
-        // a foreign perf reader none do: then everything written and no longer present was read.
+        // a foreign perf reader, none fit: then everything written and no longer present was read.
         let fits =
             seq_latch::find_where(page, |words| ConsumerTotals::from_words(words).pos == tail);
         let passed = match &fits {
@@ -74,11 +74,12 @@ impl Release {
         Ok((release, passed))
     }
 
-    /// Joins the consumers that are waited for. Also returns what was passed before the tail, and of
-    /// that what this consumer has missed.
+    /// Joins the awaited consumers. Also returns the count that was passed before the tail, and the part of it
+    /// that this consumer has missed.
     ///
-    /// With something missed, the release is due at once, until [`Release::reported`]. The totals stay as they were
-    /// until the first release: of a consumer that ends before, the next one of its name misses the same.
+    /// If records were missed, the release is due at once, until [`Release::reported`]. The totals stay unchanged
+    /// until the first release: after a consumer that ends before its first release, the next consumer of its name misses
+    /// the same records.
     pub(crate) fn join(
         ring: Ring<'_>,
         seat: NamedSeat,
@@ -113,31 +114,31 @@ impl Release {
         self.interval = 0;
     }
 
-    /// Ends the wait for the report of what was missed.
+    /// Ends the wait for the report of missed records.
     pub(crate) fn reported(&mut self) {
         self.interval = self.later;
     }
 
-    /// Leaves the consumers that are waited for, if this is one.
+    /// Leaves the awaited consumers, if this is a named consumer.
     pub(crate) fn leave(&self, ring: Ring<'_>) -> Owed {
         let Some(seat) = &self.seat else { return Owed::NOTHING };
         seat.leave(ring, self.pos);
         self.wakes_for(ring)
     }
 
-    /// Returns what is owed after a named consumer's tail was stored.
+    /// Returns the wake that is owed after a named consumer's tail was stored.
     fn wakes_for(&self, ring: Ring<'_>) -> Owed {
         self.fences.light(); // K, pairs with L
         // Relaxed: K orders it.
         if ring.header.space.armed.load(Ordering::Relaxed) == 0 {
             return Owed::NOTHING;
         }
-        // Of two consumers that were the slowest, one sees the other's tail.
+        // If two consumers were the slowest, one of them sees the other's new tail.
         fence(Ordering::SeqCst);
         claim_space_wake(&ring.header.space, released(ring))
     }
 
-    /// Returns where it is due to move.
+    /// Returns the position at which a release is due.
     #[inline]
     pub(crate) fn due_at(&self) -> u64 {
         self.pos + self.interval
@@ -161,8 +162,8 @@ impl Release {
     pub(crate) fn release(&mut self, ring: Ring<'_>, to: &ResumePoint) -> Owed {
         let totals = &to.totals();
         self.lapped = totals.lapped;
-        // Only what the markers before the tail do not say by themselves. Before the tail: after a death between the
-        // two, markers come again that report nothing new.
+        // Only if the markers before the tail do not report all of it. Stored before the tail: after a death between the
+        // two stores, the next consumer reads markers again that report nothing new.
         if to.ahead {
             match &self.seat {
                 None => self.told.save(&ring.header.consumer_told, to.told),
@@ -175,7 +176,7 @@ impl Release {
             seat.store_tail(ring, totals.pos); // C, pairs with D
             return self.wakes_for(ring);
         }
-        // The totals before the tail: after a death between the two, the older totals fit the tail.
+        // The totals before the tail: after a death between the two stores, the older totals fit the tail.
         self.seq_latch.write(&ring.header.consumer, &totals.to_words());
         self.pos = totals.pos;
         ring.header.data_tail.store(totals.pos, Ordering::Release); // C, pairs with D
@@ -188,7 +189,7 @@ impl Release {
     }
 }
 
-/// A position in the stream, and what is known to be published after it.
+/// A position in the stream, and the end of the records that are known to be published after it.
 #[derive(Debug)]
 pub(crate) struct Progress {
     /// The next record.
@@ -202,20 +203,20 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Starts at a tail, before which `passed` was passed.
+    /// Starts at a tail before which `passed` was passed.
     pub(crate) fn at(pos: u64, passed: Count) -> Self {
         let skipped = pos.wrapping_sub(passed.bytes);
         Progress { pos, head: pos, records: passed.records, skipped }
     }
 
-    /// Passes so many records, which are everything before `pos`.
+    /// Passes so many records, which end at `pos`.
     #[inline(always)]
     pub(crate) fn pass_records(&mut self, pos: u64, records: u64) {
         self.pos = pos;
         self.records = self.records.wrapping_add(records);
     }
 
-    /// Passes what was counted up to `pos`.
+    /// Passes the records that were counted up to `pos`.
     #[inline]
     pub(crate) fn pass(&mut self, pos: u64, count: Count) {
         // A position that was not found by a walk would break the totals, not memory: keep it in

@@ -10,7 +10,7 @@ use core::fmt;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{METRICS_ALIGN, RecordType};
 
-/// Looks at an owner that changes all the time.
+/// The number of looks at an owner that changes all the time.
 const TRIES: u32 = 64;
 
 /// The metrics area of a ring, mapped or on the heap.
@@ -24,9 +24,9 @@ pub struct MetricsArea<'a> {
 pub struct BadArea {
     /// The offset of the block in bytes from the area's beginning on; 0 for the area's first line.
     pub at: u64,
-    /// What is wrong.
+    /// The damaged part.
     pub what: BadPart,
-    /// The number that is there.
+    /// The number in it.
     pub value: u64,
 }
 
@@ -37,9 +37,9 @@ pub enum BadPart {
     End,
     /// A block's size: no multiple of 64, or beyond the end of the last block.
     Size,
-    /// A block's record type: one that no instrument can have.
+    /// A block's record type: no instrument can have it.
     Type,
-    /// What a block's kind leaves to be said, such as a histogram's buckets.
+    /// The details of a block's kind, such as a histogram's buckets.
     Shape,
     /// A block's number of stripes: no power of two up to 128.
     Stripes,
@@ -93,25 +93,25 @@ impl BlockOwner {
 
 const EPOCH: u64 = (1 << 48) - 1;
 
-/// How full a metrics area is, and what that has cost.
+/// The fill of a metrics area, and the instruments that found no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetricsFill {
-    /// Bytes of the area; 0 if the ring has none.
+    /// Bytes of the area; 0 for a ring without an area.
     pub size: u64,
     /// Bytes that are in use.
     pub used: u64,
-    /// Instruments that found no room: what they should have measured is nowhere.
+    /// Instruments that found no room: their measurements are lost.
     pub refused: u64,
-    /// Instruments of dead processes whose values others have replaced, for want of room.
+    /// Instruments of dead processes whose values were replaced by other instruments, for want of room.
     pub replaced: u64,
     /// Instruments that have room, each once for each process.
     pub instruments: u64,
-    /// Where the area is damaged: what is behind that is not read, and not among the instruments.
+    /// The damage of the area. Blocks behind it are not read, and not counted as instruments.
     pub damage: Option<BadArea>,
 }
 
 impl MetricsFill {
-    /// Returns what two areas have together, with the damage of the first that has some.
+    /// Returns the sum of two areas, with the damage of the first damaged area.
     #[must_use]
     pub fn plus(self, other: MetricsFill) -> MetricsFill {
         MetricsFill {
@@ -124,8 +124,8 @@ impl MetricsFill {
         }
     }
 
-    /// Says how many instruments the area had no room for, and how many values of ended processes others replaced; `None` if it
-    /// had room for all.
+    /// Returns a phrase about the instruments that found no room, and about replaced instruments of ended processes; `None`
+    /// if the area had room for all.
     #[must_use]
     pub fn unmeasured(&self) -> Option<String> {
         let some = |number: u64, what: &str| {
@@ -138,7 +138,7 @@ impl MetricsFill {
         ])
     }
 
-    /// Says where the area is damaged and what it had no room for; `None` if neither is so.
+    /// Returns a phrase about the area's damage and the instruments without room; `None` without either.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         joined([self.damage.map(|damage| damage.to_string()), self.unmeasured()])
@@ -153,17 +153,17 @@ fn joined(parts: [Option<String>; 2]) -> Option<String> {
 /// A block of a metrics area: the values of one instrument in one process.
 #[derive(Clone, Copy, Debug)]
 pub struct AreaBlock<'a> {
-    /// The offset in bytes from the area's beginning on. It says which block of the area it is, for ever.
+    /// The offset in bytes from the area's beginning. It identifies the block of the area for ever.
     pub at: u64,
     /// The record type that describes the instrument.
     pub id: RecordType,
-    /// What its values are.
+    /// The kind of its values.
     pub kind: MetricKind,
     stripes: u32,
     pub(super) words: &'a [AtomicU64],
 }
 
-/// What an instrument has measured.
+/// The measurements of an instrument.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MetricValue {
     /// A whole sum.
@@ -174,7 +174,7 @@ pub enum MetricValue {
     F64(f64),
     /// The counts of a histogram.
     Histogram {
-        /// What its buckets are.
+        /// The scale and the range of its buckets.
         buckets: Buckets,
         /// Measurements in each of them.
         counts: Vec<u64>,
@@ -184,7 +184,7 @@ pub enum MetricValue {
         sum: f64,
         /// The least and the greatest; `None` before the first measurement.
         range: Option<(f64, f64)>,
-        /// Measurements that were not counted: negative, infinite or no numbers.
+        /// Measurements that were not counted: negative, infinite or not a number.
         refused: u64,
     },
     /// The payload of a record.
@@ -198,7 +198,7 @@ impl<'a> MetricsArea<'a> {
         MetricsArea { words }
     }
 
-    /// Returns the end of the last block in words, at most the length of the area, and the damage if no block can end there.
+    /// Returns the end of the last block in words, at most the length of the area, and the damage if a block cannot end there.
     pub(super) fn used(&self) -> (usize, Option<BadArea>) {
         let Some(used) = self.words.first() else { return (0, None) };
         let value = used.load(Ordering::Relaxed);
@@ -210,7 +210,7 @@ impl<'a> MetricsArea<'a> {
         (used.min(self.words.len()) / LINE * LINE, (!is_good).then_some(bad))
     }
 
-    /// Returns how full it is, and what is wrong with it. Looks at the first line of each block.
+    /// Returns its fill and its damage. Looks at the first line of each block.
     #[must_use]
     pub fn fill(&self) -> MetricsFill {
         let word = |at: usize| self.words.get(at).map_or(0, |word| word.load(Ordering::Relaxed));
@@ -269,7 +269,7 @@ impl<'a> AreaBlock<'a> {
         let bad = |what, value| BadArea { at, what, value };
         let (id, code, stripes) = (head as u32, head >> 32 & 0xff, (head >> 40) as u32);
         let Some(kind) = MetricKind::from_words(code, shape) else {
-            // A kind that is known, with a shape that it cannot have.
+            // A known kind, with a shape that it cannot have.
             return if (1..=8).contains(&code) {
                 Err(bad(BadPart::Shape, shape))
             } else {
@@ -290,13 +290,14 @@ impl<'a> AreaBlock<'a> {
         self.words.get(at).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// Returns the number of stripes: threads that contend for an instrument update different ones.
+    /// Returns the number of stripes: threads that contend for an instrument update different stripes.
     #[must_use]
     pub fn stripes(&self) -> u32 {
         self.stripes
     }
 
-    /// Returns whose values it has; `None` while one process takes it over from a dead one, or if that has died then.
+    /// Returns the process whose values it has; `None` while a process takes the block over from a dead process, or if it
+    /// died during that.
     #[must_use]
     pub fn owner(&self) -> Option<BlockOwner> {
         for _ in 0..TRIES {
@@ -316,8 +317,8 @@ impl<'a> AreaBlock<'a> {
         stripe_of(self.words, self.kind, stripe)
     }
 
-    /// Samples it, with its owner and since when it counts. `None` for a gauge that was never set, and while one process takes it
-    /// over from another, or if that has died then.
+    /// Samples the block, with its owner and the time since which it counts. `None` for a gauge that was never set, while a
+    /// process takes the block over from another, and if it died during that.
     #[must_use]
     pub fn sample(&self) -> Option<(BlockOwner, u64, MetricValue)> {
         for _ in 0..TRIES {

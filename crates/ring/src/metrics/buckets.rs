@@ -30,8 +30,8 @@ const BOUNDS: [u64; 16] = [
     0xe_a4af_a2a4_90d9,
 ];
 
-/// For each 32nd of a power of two: how many bounds are below it, and the one that is in it, or else what no fraction exceeds.
-/// A 32nd is narrower than the narrowest bucket, so there is no second one.
+/// For each 32nd of a power of two: the number of bounds below it, and the bound in it, or else a number that no fraction
+/// exceeds. A 32nd is narrower than the narrowest bucket, so it has at most one bound.
 const STEPS: [(u8, u64); 32] = {
     let mut steps = [(0, u64::MAX); 32];
     let mut step = 0;
@@ -56,9 +56,9 @@ const STEPS: [(u8, u64); 32] = {
 pub enum Bucket {
     /// Zero, or too small for the first bucket: at most [`Buckets::zero_threshold`].
     Zero,
-    /// In this of its buckets, counted from its first. The last one has everything above it, too.
+    /// The number of the bucket, counted from the first. The last bucket also has everything above it.
     At(usize),
-    /// Nowhere: it is negative, infinite or no number.
+    /// Nowhere: the measurement is negative, infinite or not a number.
     Refused,
 }
 
@@ -129,11 +129,11 @@ impl Buckets {
     #[inline]
     pub fn bucket(&self, value: f64) -> Bucket {
         let bits = value.to_bits();
-        // Also -0.0, and what is negative or no number: their sign or their exponent is out of range.
+        // Also -0.0, negative numbers and NaN: their sign or their exponent is out of range.
         if bits >= 0x7ff << FRACTION {
             return if value == 0.0 { Bucket::Zero } else { Bucket::Refused };
         }
-        let exponent = (bits >> FRACTION) as i32 - 1023; // a subnormal one is below every range
+        let exponent = (bits >> FRACTION) as i32 - 1023; // a subnormal number is below every range
         let fraction = bits & ((1 << FRACTION) - 1);
         let (below, bound) = STEPS[(fraction >> (FRACTION - 5)) as usize];
         let fine = (exponent << SCALE_MAX) + i32::from(below) + i32::from(fraction > bound) - 1;
@@ -145,7 +145,7 @@ impl Buckets {
         }
     }
 
-    /// Returns the word of a block that has them.
+    /// Returns the word for these buckets in a block.
     pub(super) fn to_word(self) -> u64 {
         u64::from(self.scale)
             | u64::from(self.count) << 16

@@ -1,4 +1,4 @@
-//! The updates of an instrument: each is some relaxed operations on words that no other instrument has.
+//! The updates of an instrument: each is some relaxed operations on words of this instrument alone.
 
 use super::buckets::{Bucket, Buckets};
 use super::kind::{LINE, MetricKind, REFUSED};
@@ -13,7 +13,7 @@ pub(super) const ZEROS: usize = 3;
 pub(super) const VALUE: usize = 0;
 pub(super) const IS_SET: usize = 1;
 
-/// Returns the words of a stripe of a block; empty if there is no such stripe.
+/// Returns the words of a stripe of a block; empty if the block does not have the stripe.
 #[inline(always)]
 #[must_use]
 pub(super) fn stripe_of(block: &[AtomicU64], kind: MetricKind, stripe: u32) -> &[AtomicU64] {
@@ -30,7 +30,7 @@ pub fn add(block: &[AtomicU64], stripe: u32, value: u64) {
     }
 }
 
-/// Raises a sum of whole numbers, of one stripe, to this, unless it is greater.
+/// Raises a sum of whole numbers, of one stripe, to this value, unless the sum is greater.
 #[inline(always)]
 pub fn raise(block: &[AtomicU64], value: u64) {
     if let Some(word) = block.get(LINE) {
@@ -38,7 +38,7 @@ pub fn raise(block: &[AtomicU64], value: u64) {
     }
 }
 
-/// Replaces what a word has by this, as long as `is_beyond` says so of what it has.
+/// Replaces the value of a word if `is_beyond` returns true for the present value.
 #[inline(always)]
 fn replace_while(word: &AtomicU64, new: u64, is_beyond: impl Fn(u64) -> bool) {
     let mut before = word.load(Ordering::Relaxed);
@@ -71,7 +71,7 @@ fn add_to(word: &AtomicU64, value: f64) {
     }
 }
 
-/// Sets a gauge to these bits: those of an `f64` or of an `i64`, whichever its kind has.
+/// Sets a gauge to the bits of an `f64` or of an `i64`, by its kind.
 #[inline(always)]
 pub fn set(block: &[AtomicU64], bits: u64) {
     change(block, |word| word.store(bits, Ordering::Relaxed));
@@ -92,7 +92,7 @@ fn change(block: &[AtomicU64], change: impl FnOnce(&AtomicU64)) {
     }
 }
 
-/// Counts a measurement, or that it is negative, infinite or no number.
+/// Counts a measurement, or a refusal if it is negative, infinite or not a number.
 #[inline]
 pub fn measure(block: &[AtomicU64], buckets: Buckets, stripe: u32, value: f64) {
     let words = stripe_of(block, MetricKind::Histogram(buckets), stripe);

@@ -1,8 +1,8 @@
-//! What the values of a block are, and where its words are.
+//! The kinds of a block's values, and the places of its words.
 
 use super::buckets::Buckets;
 
-/// What the values of a block are.
+/// The kind of a block's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MetricKind {
     /// A sum that only grows, of whole numbers.
@@ -65,7 +65,7 @@ impl MetricKind {
         }
     }
 
-    /// Returns the word that has what the code does not say.
+    /// Returns the word with the details of the kind that the code lacks.
     pub(super) fn shape(self) -> u64 {
         match self {
             MetricKind::Histogram(buckets) => buckets.to_word(),

@@ -6,7 +6,7 @@ use super::kind::{HEAD, LINE, MetricKind, OWNER, PID, REFUSED, SHAPE, SIZE, STAR
 use perfring_abi::RecordType;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 
-/// Why a block was not taken.
+/// The reason why a block was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoBlock {
     /// It did not fit. The area counts this.
@@ -16,7 +16,7 @@ pub enum NoBlock {
         /// Bytes left in the area.
         left: u64,
     },
-    /// Readers do not get past the damage, so they would not see the block.
+    /// The area is damaged. Readers stop at the damage, so they would not see the block.
     Damaged(BadArea),
 }
 
@@ -36,15 +36,15 @@ pub struct BlockPlace {
 pub struct NewBlock<'a> {
     /// The record type that describes the instrument.
     pub id: RecordType,
-    /// What its values are.
+    /// The kind of its values.
     pub kind: MetricKind,
-    /// For how many threads it has separate words: 1 to 128, rounded up to a power of two.
+    /// The number of threads with separate words: 1 to 128, rounded up to a power of two.
     pub stripes: u32,
     /// The process whose values they are.
     pub owner: BlockOwner,
-    /// Since when they count, ns since 1970.
+    /// The time since which they count, ns since 1970.
     pub start: u64,
-    /// That of a record.
+    /// The payload, if the block is a record.
     pub payload: &'a [u8],
 }
 
@@ -59,9 +59,9 @@ impl<'a> MetricsWriter<'a> {
         MetricsWriter(MetricsArea::new(words))
     }
 
-    /// Takes a block for an instrument of this process: a new one or, in a full area, that of a dead process with the same
-    /// instrument. What that had measured is overwritten, like the oldest records of an overwrite ring; the area counts this. The caller
-    /// holds the type table's lock.
+    /// Takes a block for an instrument of this process: a new block or, in a full area, the block of a dead process with the
+    /// same instrument. The dead process's measurements are overwritten, like the oldest records of an overwrite ring; the area
+    /// counts this. The caller holds the type table's lock.
     ///
     /// A process that dies in this call has taken nothing, or the whole block, or has left a block without an owner.
     ///
@@ -108,7 +108,7 @@ impl<'a> MetricsWriter<'a> {
     }
 }
 
-/// Writes a block that no reader sees yet. What is there may be what is left of a process that died here.
+/// Writes a block that no reader sees yet. Its words may have remains of a process that died here.
 fn write_block(words: &[AtomicU64], new: NewBlock<'_>) {
     let NewBlock { id, kind, stripes, owner, start, payload } = new;
     let line = words.get(..LINE).unwrap_or_default();
@@ -129,7 +129,7 @@ fn write_block(words: &[AtomicU64], new: NewBlock<'_>) {
     begin(words.get(LINE..).unwrap_or_default(), kind, payload);
 }
 
-/// Writes the values that nothing was measured of yet, or a record's payload.
+/// Writes the values of an instrument without measurements, or a record's payload.
 fn begin(values: &[AtomicU64], kind: MetricKind, payload: &[u8]) {
     values.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     match kind {
@@ -153,7 +153,8 @@ fn begin(values: &[AtomicU64], kind: MetricKind, payload: &[u8]) {
     }
 }
 
-/// Gives a dead process's block to another one. Without an owner meanwhile, so that no reader takes what one has for the other's.
+/// Gives a dead process's block to another process. Meanwhile the block has no owner, so that no reader mixes the values of
+/// the two.
 fn take_over(block: &AreaBlock<'_>, new: &NewBlock<'_>) {
     let store = |at: usize, value: u64, order| {
         if let Some(word) = block.words.get(at) {

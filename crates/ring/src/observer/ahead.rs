@@ -1,4 +1,4 @@
-//! What comes next, for readers of many rings.
+//! The next item, for readers of many rings.
 
 use crate::counters::Front;
 use crate::observer::copy::{CopyReader, Refill};
@@ -9,7 +9,7 @@ use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Lead, RecordType, aux_record};
 
 impl CopyReader {
-    /// Returns what comes next in the copy.
+    /// Returns the next item in the copy.
     ///
     /// # Errors
     /// [`Corrupt`] if there is no valid record at the cursor.
@@ -23,7 +23,7 @@ impl CopyReader {
                 if self.shape.lead == Lead::None {
                     return Ok(Front::Plain);
                 }
-                // A record with a range has it elsewhere.
+                // A record with a range has the timestamp elsewhere.
                 let nth = if self.shape.is_large(word) { aux_record::TIME } else { 0 };
                 let at = ((self.cursor - self.from) / 8) as usize + 1 + nth;
                 return Ok(Front::Timestamped(self.copy.get(at).copied().unwrap_or(0)));
@@ -39,11 +39,11 @@ impl CopyReader {
             }
             self.cursor += word.size();
         }
-        // The head may have been loaded long before this was copied.
+        // The head may have been loaded long before the copy was made.
         Ok(Front::More)
     }
 
-    /// Returns what [`CopyReader::front`] does, and polls the ring if nothing is known.
+    /// Like [`CopyReader::front`], but polls the ring if nothing is known.
     ///
     /// # Errors
     /// [`Corrupt`] if there is no valid record at the cursor.
@@ -70,10 +70,10 @@ impl CopyReader {
         Ok(Front::More)
     }
 
-    /// Returns what [`CopyReader::next_in`] does, and what comes next in the copy after it.
+    /// Like [`CopyReader::next_in`], but also returns the item after it in the copy.
     ///
     /// # Errors
-    /// Those of [`CopyReader::next_in`].
+    /// See [`CopyReader::next_in`].
     #[inline]
     pub fn take(
         &mut self,

@@ -20,9 +20,9 @@ use perfring_abi::atomic::AtomicU64;
 use perfring_abi::{Cause, Lead, Policy, RecordWord, SIZE_MAX};
 
 /// After this many laps in a row without a record read in between, an observer continues from the
-/// producer's last totals instead of from the oldest record, which it would never catch.
+/// producer's last totals instead of from the oldest record, which it would never reach in time.
 const LAPS_MAX: u32 = 4;
-/// Bytes that are copied and checked together, where a record is not longer: what is copied is still in the nearest
+/// Bytes that are copied and checked together, unless a record is longer. A copy of this size is still in the nearest
 /// cache when it is read.
 const CHUNK: u64 = 16 << 10;
 
@@ -60,17 +60,17 @@ pub struct CopyReader {
     pub(super) copy: Vec<u64>,
     pub(super) from: u64,
     pub(super) upto: u64,
-    /// A loss that was found by reading ahead, and the position before it: it is reported before
-    /// what is at the cursor.
+    /// A loss that was found by reading ahead, and the position before it. It is reported before
+    /// the record at the cursor.
     pub(super) pending: Option<(Lost, ResumePoint)>,
     seq_latch: SeqLatchWriter,
-    /// What was returned of refused records.
+    /// The refused records that were returned as losses.
     pub(super) told: Told,
-    /// What was returned of them before it began.
+    /// The refused records that were returned before it began.
     pub(super) past: Past,
-    /// If it tells what the counters hold.
+    /// Set if it returns the losses in the counters.
     pub(super) watch: Option<CounterWatch>,
-    /// Where the consumer of an overwrite ring saves what it was told.
+    /// The place where the consumer of an overwrite ring saves its returned losses.
     saved_told: ToldLatch,
 }
 
@@ -88,7 +88,7 @@ impl CopyReader {
     pub fn new(ring: Ring<'_>, policy: Policy, start: Start) -> Result<Self, Corrupt> {
         let (place, past) = match start {
             Start::At(Saved { pos, before, told }) => {
-                // A program that knew nothing of it has saved zeros.
+                // A program that does not know this word has saved zeros.
                 let exact = told != Refused::default();
                 let past = if exact { Past::Exactly(told) } else { Past::AtLeast(told) };
                 (Milestone { pos, before }, past)
@@ -138,7 +138,7 @@ impl CopyReader {
         let (pos, before, told) = (totals.pos, totals.passed(), saved_told.saved);
         let saved = Saved { pos, before, told };
         let mut observer = CopyReader::new(ring, Policy::Overwrite, Start::At(saved))?;
-        // An older program may have read on without saving it.
+        // An older program may have read further without saving its returned losses.
         observer.past = Past::AtLeast(told);
         observer.lapped = totals.lapped;
         observer.saved_told = saved_told;
@@ -146,7 +146,7 @@ impl CopyReader {
         Ok(observer)
     }
 
-    /// Sets what each record has before its payload.
+    /// Sets the fields that each record has before its payload.
     #[must_use]
     pub fn with_lead(self, lead: Lead) -> Self {
         CopyReader { shape: RecordShape { lead, ..self.shape }, ..self }
@@ -159,8 +159,8 @@ impl CopyReader {
         CopyReader { shape: RecordShape { aux, ..self.shape }, ..self }
     }
 
-    /// Passes a record whose payload is in the AUX area: returns a copy, or its loss, if it has
-    /// been overwritten. Without memory for it, the record is not passed, and is returned again.
+    /// Passes a record whose payload is in the AUX area. Returns a copy of the payload, or its loss, if the payload was
+    /// overwritten. Without memory for the copy, the record is not passed, and the next call returns it.
     #[cold]
     fn fetch(
         &mut self,
@@ -190,7 +190,7 @@ impl CopyReader {
         self.save_resume_point(ring, &self.resume_point());
     }
 
-    /// Returns the next record or loss, or `None` if there is none now.
+    /// Returns the next record or loss, or `None` if the ring has nothing more now.
     ///
     /// Copies up to 16 KiB, or one longer record, and checks the tail once for all of it: each check takes the
     /// line of the positions from the producer.
@@ -205,9 +205,9 @@ impl CopyReader {
     ) -> Result<Option<Next<FrameWords<'_>>>, ReadError> {
         let ring = at.ring;
         self.is_large = false;
-        // An iteration passes a hole, or copies again, or continues after a lap that cost no
-        // record, or returns. No more holes fit than the ring has words; only a producer that
-        // outruns them causes more iterations.
+        // An iteration passes a hole, or copies again, or continues after a lap that lost no
+        // record, or returns. The ring has no more holes than words. Only a producer that
+        // is faster causes more iterations.
         for _ in 0..=2 * ring.data.len() {
             let Some((word, len)) = self.copied()? else {
                 match self.refill(ring)? {
@@ -253,14 +253,14 @@ impl CopyReader {
         let word = RecordWord::from_raw(self.copy[((pos - self.from) / 8) as usize]);
         match payload_of(word, ready) {
             Some(len) => Ok(Some((word, len))),
-            // Truncated by the end of the copy: there is more, and a copy that begins here has all
+            // The end of the copy cuts the record: a copy that begins here has all
             // of it.
             None if payload_of(word, self.head - pos).is_some() && pos != self.from => Ok(None),
             None => Err(Corrupt { pos }),
         }
     }
 
-    /// Copies what is there from the cursor on, and checks the copy.
+    /// Copies the words from the cursor on, and checks the copy.
     pub(super) fn refill(&mut self, ring: Ring<'_>) -> Result<Refill, Corrupt> {
         if let Some((lost, _)) = self.pending.take() {
             return Ok(Refill::Lost(lost));
@@ -276,7 +276,7 @@ impl CopyReader {
             }
             self.head = head;
         }
-        // A whole record at least. If the header is overwritten now, the tail says so below.
+        // At least a whole record. If the header is overwritten now, the check of the tail below finds out.
         let record = RecordWord::from_raw(ring.load(self.cursor)).size();
         let bytes =
             (self.head - self.cursor).min(CHUNK.max(record)).min(self.copy.len() as u64 * 8);
@@ -286,7 +286,7 @@ impl CopyReader {
         let copied_to = self.cursor + words * 8;
         if ring.tail() > self.cursor {
             let lost = self.resync(ring)?;
-            // What was copied beyond the new cursor was intact when it was checked.
+            // The words beyond the new cursor were intact when they were checked.
             if self.cursor < copied_to {
                 self.upto = copied_to;
             } else {
@@ -302,7 +302,7 @@ impl CopyReader {
         Ok(Refill::Copied)
     }
 
-    /// Continues from the oldest valid record after a lap, and counts what lies between.
+    /// Continues from the oldest valid record after a lap, and counts the records in between.
     #[cold]
     fn resync(&mut self, ring: Ring<'_>) -> Result<Lost, Corrupt> {
         self.laps_in_a_row = self.laps_in_a_row.saturating_add(1);
@@ -333,7 +333,7 @@ impl CopyReader {
         })
     }
 
-    /// Returns whether all that the last poll of the producer's head found was read.
+    /// Returns whether everything up to the last polled head was read.
     #[must_use]
     #[inline]
     pub fn must_poll(&self) -> bool {
@@ -361,7 +361,7 @@ impl CopyReader {
     }
 
     /// Saves a resume point in the page, as [`CopyReader::save`] saves the present one: only for the
-    /// consumer of an overwrite ring. One of another reader has no effect.
+    /// consumer of an overwrite ring. A resume point of another reader has no effect.
     pub fn save_resume_point(&mut self, ring: Ring<'_>, resume_point: &ResumePoint) {
         if resume_point.of != self.id {
             return;

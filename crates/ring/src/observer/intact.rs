@@ -14,7 +14,7 @@ use perfring_abi::{Lead, Policy};
 
 /// Bytes that are copied between two checks of the tail.
 const CHUNK: u64 = 64 << 10;
-/// How often the copy is restarted because a producer wrapped around the whole ring meanwhile.
+/// How often the copy restarts because a producer wrapped around the whole ring meanwhile.
 const TRIES: u32 = if cfg!(loom) { 2 } else { 16 };
 
 /// A copy of the records that a ring held at one moment.
@@ -24,9 +24,9 @@ pub struct RingCopy {
     words: Vec<u64>,
     totals: RingTotals,
     shape: RecordShape,
-    /// Payloads of the AUX area, by the position of their records; overwritten ones are missing.
+    /// Payloads of the AUX area, by the position of their records; without overwritten payloads.
     large: Vec<(u64, Vec<u64>)>,
-    /// The first record with a range that no producer wrote, if there is one.
+    /// The first record with a range that no producer wrote, if any.
     damage: Option<u64>,
     anchors: Anchors,
 }
@@ -34,15 +34,15 @@ pub struct RingCopy {
 impl RingCopy {
     /// Copies everything intact.
     ///
-    /// The copy goes from the newest record back to the oldest. A producer overwrites from the
-    /// oldest on, so the two meet. What is behind the meeting point was intact when it was copied
-    /// and is kept.
+    /// The copy proceeds from the newest record back to the oldest. A producer overwrites from the
+    /// oldest on, so the two meet. The records behind the meeting point were intact when they were copied,
+    /// and are kept.
     ///
-    /// What is committed behind reservations that dead producers left open is included. `is_dead` returns whether a slot's
-    /// producer is dead.
+    /// Records that are committed behind open reservations of dead producers are included. `is_dead` returns whether a
+    /// slot's producer is dead.
     ///
     /// # Errors
-    /// [`ReadError::Corrupt`] if the positions are such as no producer leaves;
+    /// [`ReadError::Corrupt`] if no producer leaves such positions;
     /// [`ReadError::OutOfMemory`].
     pub fn of(
         at: Shared<'_>,
@@ -66,7 +66,7 @@ impl RingCopy {
         Ok(RingCopy { start, words, totals, shape, large, damage, anchors })
     }
 
-    /// Sets what each record has before its payload.
+    /// Sets the fields that each record has before its payload.
     #[must_use]
     pub fn with_lead(self, lead: Lead) -> Self {
         RingCopy { shape: RecordShape { lead, ..self.shape }, ..self }
@@ -96,8 +96,8 @@ impl RingCopy {
             }
             cursor = after;
         }
-        // From the newest on, as they are overwritten from the oldest on; and no more than the area
-        // holds, which limits the copy whatever the records say.
+        // From the newest on, because they are overwritten from the oldest on. The area's size limits the
+        // copy, also for damaged records.
         for (pos, range) in ranges.into_iter().rev() {
             let mut words = Vec::new();
             if end - range.at > bounds.size || !aux_area::is_whole(ring, range) {
@@ -135,11 +135,11 @@ impl RingCopy {
         &self.anchors
     }
 
-    /// Returns what is at `cursor` or after it, with its payload and the position to continue from.
+    /// Returns the item at `cursor` or after it, with its payload and the position to continue from.
     /// Start from [`RingCopy::start`].
     ///
     /// # Errors
-    /// [`Corrupt`] where there is no valid record.
+    /// [`Corrupt`] if there is no valid record.
     pub fn step(&self, cursor: u64) -> Result<Option<(Next<FrameWords<'_>>, u64)>, Corrupt> {
         let Some((found, after)) = self.step_to(cursor)? else {
             return Ok(None);
@@ -164,11 +164,11 @@ impl RingCopy {
         }))
     }
 
-    /// Returns what the producers had lost when the copy was made, and no marker in it reports.
+    /// Returns the losses that the producers had counted when the copy was made, without the losses that its markers report.
     pub fn unmarked(&self) -> impl Iterator<Item = Lost> + use<> {
         let producer = &self.totals.producer;
         let mut told = Told::of(producer.reported);
-        // The copy may go beyond the totals.
+        // The copy may reach beyond the totals.
         let mut cursor = self.totals.head.max(self.start);
         while let Ok(Some((found, after))) = self.step_to(cursor) {
             if let Next::Lost(lost) = found {
@@ -189,7 +189,7 @@ impl RingCopy {
         for record in (Walk { pos: cursor, end: self.end(), load }) {
             let record = record?;
             if record.word.owner().is_some() {
-                continue; // what a dead producer left open
+                continue; // an open reservation of a dead producer
             }
             let body = &self.words[record.body_in(self.start)];
             if let Some(next) = self.shape.decode(record, words_of(body))? {
@@ -213,7 +213,7 @@ fn copy(ring: Ring<'_>, head: u64) -> Result<(u64, Vec<u64>), ReadError> {
     }
     let first = tail;
     let at = |pos: u64| ((pos - first) / 8) as usize;
-    // A file may claim any size, and this may be all the memory there is: do not abort for that.
+    // A file may claim any size, more than the available memory: do not abort for that.
     let mut words = Vec::new();
     let bytes = head - tail;
     words.try_reserve_exact(at(head)).map_err(|_| ReadError::OutOfMemory { bytes })?;

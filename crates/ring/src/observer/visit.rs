@@ -23,8 +23,8 @@ impl CopyReader {
         Some(frame)
     }
 
-    /// Calls `visit` with one record after the other, as [`CopyReader::next_copied`] would find them, and their
-    /// payloads, until there is none. Each counts as read when `visit` returns. Returns the number of records.
+    /// Calls `visit` with each record that [`CopyReader::next_copied`] would find, and its
+    /// payload, until none is left. A record counts as read when `visit` returns. Returns the number of records.
     ///
     /// All changing state is kept in registers: if a visit panics, all of them are returned again.
     #[inline(always)]
@@ -32,8 +32,8 @@ impl CopyReader {
         let (from, lead) = (self.from, self.shape.lead);
         let copy = self.copy.get(..((self.upto - from) / 8) as usize).unwrap_or_default();
         let mut at = ((self.cursor - from) / 8) as usize;
-        // What was checked for the last header holds for an identical one, which most are. At first there was
-        // none: no record has this size.
+        // The check of the last header holds for an identical header, and most are identical. The initial value is
+        // the header of no record: none has this size.
         let (mut like, mut words, mut len, mut records) = (RecordWord::from_raw(0), 0, 0, 0);
         while let Some(word) = copy.get(at) {
             let word = RecordWord::from_raw(*word);

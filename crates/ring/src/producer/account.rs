@@ -1,4 +1,4 @@
-//! What the exclusive producer has written and lost: its totals, and what was committed since.
+//! The records that the exclusive producer has written and lost: its totals, and the records committed since.
 
 use crate::counters::{Count, ProducerTotals};
 use crate::record::{Corrupt, write_lost};
@@ -15,19 +15,19 @@ const ONE_RECORD: u64 = 1 << 32;
 
 #[derive(Debug)]
 pub(crate) struct Account {
-    /// What was committed since the totals, published or held back by a batch: bytes in the lower
-    /// half, records in the upper. One word, because each record changes it, and a producer that
+    /// The records committed since the totals, published or held back by a batch: bytes in the lower
+    /// half, the number of records in the upper. One word, because each record changes it, and a producer that
     /// waits for a cache line is limited by its store buffer.
     since: u64,
-    /// All counts, true at their own position; `since` has what was committed after it.
+    /// All counts, true at their own position; `since` has the records committed after it.
     pub(super) totals: ProducerTotals,
     seq_latch: SeqLatchWriter,
-    /// How many of the page's two copies are of [`Account::pos`], and newer than what was refused for another cause than
-    /// a full ring: those differ in nothing but the count of `full`, as all else that changes the totals moves the
-    /// position.
+    /// The number of the page's two copies that are of [`Account::pos`], and newer than the last refusal for another cause
+    /// than a full ring. These copies differ only in the count of `full`, because every other change of the totals moves
+    /// the position.
     alike: u32,
     timed: bool,
-    /// The newest timestamp: no later one is less.
+    /// The newest timestamp: no later timestamp is less.
     pub(super) last: u64,
 }
 
@@ -58,7 +58,7 @@ impl Account {
         self.totals.written.records.wrapping_add(self.since >> 32)
     }
 
-    /// Returns what was written before [`Account::pos`]: bytes that are neither holes nor markers
+    /// Returns the count written before [`Account::pos`]: bytes that are neither holes nor markers
     /// belong to records.
     pub(crate) fn written(&self) -> Count {
         let markers = self.totals.lost_markers.wrapping_mul(LOST_SIZE.into());
@@ -106,7 +106,7 @@ impl Account {
     }
 
     /// Writes the markers; the next publish includes them. A producer that dies before that has
-    /// reported nothing, as the totals in the page then still say.
+    /// reported nothing: the totals in the page then still count the losses as unreported.
     pub(crate) fn report_losses(&mut self, ring: Ring<'_>) {
         let markers = write_lost(ring, self.pos(), self.totals.refused.since(self.totals.reported));
         self.since += markers * u64::from(LOST_SIZE);
@@ -114,34 +114,34 @@ impl Account {
         self.totals.reported = self.totals.refused;
     }
 
-    /// Returns the timestamp of what is reserved now: no later one is less.
+    /// Returns the timestamp of a present reservation: no later timestamp is less.
     #[inline(always)]
     pub(crate) fn timestamp(&mut self, now: u64) -> u64 {
         self.last = self.last.max(now);
         self.last
     }
 
-    /// Returns whether another producer has attached since this one: the totals in the page, which
-    /// each writes when it attaches, are later than this one's.
+    /// Returns whether another producer has attached since: each producer writes the totals when it attaches, so
+    /// the totals in the page are then later than this producer's.
     pub(crate) fn is_replaced(&self, ring: Ring<'_>) -> bool {
         self.seq_latch.is_passed(&ring.header.producer)
     }
 
     /// Writes the totals into the page, true at the head. Everything committed must be published.
     pub(crate) fn write(&mut self, ring: Ring<'_>) {
-        // Otherwise the page is the other producer's.
+        // Otherwise the page belongs to the other producer.
         if !self.is_replaced(ring) {
             self.begin(ring);
         }
     }
 
-    /// Like [`Account::write`], for a producer that attaches: nothing in the page is its own yet, and
-    /// the last producer may have died while it wrote there.
+    /// Like [`Account::write`], for a producer that attaches. Another producer wrote everything in the page, and
+    /// may have died during the write.
     #[inline(never)]
     pub(crate) fn begin(&mut self, ring: Ring<'_>) {
         if self.timed {
-            // G publishes it: after the totals are written, the records before them are not read
-            // for it.
+            // G publishes it. After the totals are written, the timestamp is not searched in the records
+            // before them.
             ring.header.shared.newest_timestamp.store(self.last, Ordering::Relaxed);
         }
         let written = self.written();

@@ -49,12 +49,12 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Takes over a ring as its one producer: from a new ring's zeros, or from where the last
-    /// producer stopped, killed or not. What that had reserved and not committed leaves no trace,
-    /// as nothing of it was published.
+    /// Takes over a ring as its one producer: from a new ring's zeros, or from the position where the last
+    /// producer stopped, killed or not. Its uncommitted reservation leaves no trace,
+    /// because nothing of it was published.
     ///
     /// # Errors
-    /// [`Corrupt`] if positions or records are such as no producer leaves.
+    /// [`Corrupt`] if no producer leaves such positions or records.
     pub fn attach(ring: Ring<'_>, layout: &Layout, fences: Fences) -> Result<Self, Corrupt> {
         let head = ring.header.data_head.load(Ordering::Acquire); // B, pairs with A of the last one
         let tail = ring.header.data_tail.load(Ordering::Acquire); // D, pairs with C
@@ -81,17 +81,17 @@ impl Writer {
         })
     }
 
-    /// Sets that the ring has named consumers, and who finds out which of them are dead: the tail is
-    /// theirs to give, and this producer's to move.
+    /// Sets that the ring has named consumers. `system` finds out which of them are dead. The consumers release, and this
+    /// producer moves `data_tail`.
     #[must_use]
     pub fn with_consumers(mut self, system: Arc<dyn System + Send + Sync>) -> Self {
         self.room.waits = Some(Waits::new(system));
         self
     }
 
-    /// Ends a reservation. `len` bytes of it are kept, the rest is returned to the ring. A record that is held back and has
-    /// its payload in the AUX area is published at once, with everything before it; a sleeping consumer is woken by the next
-    /// publish.
+    /// Ends a reservation. Its first `len` bytes are kept, and the rest is returned to the ring. A held-back record with
+    /// its payload in the AUX area is published at once, with everything before it. The next publish wakes a sleeping
+    /// consumer.
     #[inline(always)]
     pub fn end(&mut self, ring: Ring<'_>, reserved: Reserved, len: usize, end: End) -> Owed {
         if reserved.site.is_large() {
@@ -108,7 +108,7 @@ impl Writer {
         }
         let start = reserved.pos();
         let len = len.min(reserved.len);
-        // Two branches, so that each knows what it adds where the caller knows the length.
+        // Two branches, so that each adds a constant if the caller knows the length.
         let word = match reserved.site.lead {
             0 => RecordWord::of(reserved.kind, len),
             timestamp => RecordWord::of(reserved.kind, len + timestamp as usize),
@@ -119,7 +119,7 @@ impl Writer {
         }
         self.room.account.add_one(word.size());
         let End::Publish(wake) = end else { return Owed::NOTHING };
-        let pos = start + word.size(); // known without a look at what is private
+        let pos = start + word.size(); // known without a load of the private state
         self.room.publish_at(ring, pos);
         self.owes_wake(ring, wake, pos)
     }
@@ -127,7 +127,7 @@ impl Writer {
     /// Ends a reservation of [`Writer::place_large`], and publishes it with everything that was
     /// held back.
     ///
-    /// All arguments are scalars: what a call from the hot path can reach has to be in memory.
+    /// All arguments are scalars: a value to which a call from the hot path has a reference must be in memory.
     #[cold]
     #[inline(never)]
     fn commit_large(
@@ -197,7 +197,7 @@ impl Writer {
     #[inline]
     pub fn refuse(&mut self, ring: Ring<'_>, refusal: Refusal, len: usize) -> Owed {
         if self.room.account.is_replaced(ring) {
-            return Owed::NOTHING; // what it would publish is the other producer's
+            return Owed::NOTHING; // it would publish the other producer's bytes
         }
         let size = wanted_size(len, self.timestamp, self.max_len, self.ranges.size);
         self.room.publish_at(ring, self.pos());
@@ -207,7 +207,7 @@ impl Writer {
         self.owes_wake(ring, Wake::Force, self.pos())
     }
 
-    /// Returns the tail that would let a record of `len` bytes in: what to wait for.
+    /// Returns the tail to wait for: with it, a record of `len` bytes fits.
     #[must_use]
     pub fn tail_for(&self, ring: Ring<'_>, len: usize) -> u64 {
         if len <= self.max_len {

@@ -7,10 +7,10 @@ use crate::view::Ring;
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{Layout, Lead, Policy, RANGE_ALIGN};
 
-/// The size of the AUX area, if there is one, and what the exclusive producer knows of it.
+/// The size of the AUX area, and the exclusive producer's positions in it.
 #[derive(Debug)]
 pub(crate) struct Ranges {
-    /// Bytes of the area; 0 if there is none.
+    /// Bytes of the area; 0 for a ring without an area.
     pub(super) size: u64,
     /// End of the last range that is committed.
     pub(super) pos: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Ranges {
 
 impl Ranges {
     /// Takes over from the last producer. It may have died after it published a record and before
-    /// it stored the end of the range: that range belongs to the last of the records after the
+    /// it stored the end of the range. Such a range belongs to the last of the records after the
     /// totals.
     pub(crate) fn attach(
         ring: Ring<'_>,
@@ -48,7 +48,7 @@ impl Ranges {
         Ok(Ranges { size, pos, tail })
     }
 
-    /// Returns where `aux_tail` must be for a range of `need` bytes, at most the size of the area.
+    /// Returns the `aux_tail` that makes room for a range of `need` bytes, at most the size of the area.
     pub(crate) fn find_room(
         &self,
         ring: Ring<'_>,
@@ -76,14 +76,14 @@ impl Ranges {
         }
         self.tail = tail;
         if policy == Policy::Overwrite {
-            // Relaxed: the fence orders it before what is written over the old.
+            // Relaxed: the fence orders it before the stores over the old range.
             ring.header.aux.tail.store(tail, Ordering::Relaxed);
         }
         fence(Ordering::Release); // E, pairs with F
     }
 
-    /// Publishes the end of the last range: after `data_head`, as the kernel does. A producer
-    /// killed between the two leaves no range without a record.
+    /// Publishes the end of the last range, after `data_head` like the kernel. A producer
+    /// killed between the two stores leaves no range without a record.
     pub(crate) fn store_head(&self, ring: Ring<'_>) {
         ring.header.aux.head.store(self.pos, Ordering::Release);
     }

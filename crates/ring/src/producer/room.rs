@@ -1,4 +1,4 @@
-//! Room for a reservation of the exclusive producer: what is published, what may be overwritten,
+//! Room for a reservation of the exclusive producer: the published position, the limit of overwriting,
 //! and the slow path, which writes the totals, reports losses and makes room.
 
 use crate::named::Waits;
@@ -11,7 +11,7 @@ use crate::view::Ring;
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{Evict, Header, LOST_SIZE, Layout, Policy, Report};
 
-/// Where the exclusive producer is, and how far it may go.
+/// The position of the exclusive producer, and its limits.
 #[derive(Debug)]
 pub(crate) struct Room {
     pub(super) account: Account,
@@ -19,16 +19,16 @@ pub(crate) struct Room {
     pub(super) limit: u64,
     /// For a reservation that ends here or before, an overwrite ring need only evict.
     pub(super) evict_limit: u64,
-    /// What `data_head` holds while something is held back; at all other times that is `pos`.
+    /// The value of `data_head` while something is held back; at all other times `data_head` is `pos`.
     pub(super) held: Option<u64>,
     pub(super) tail: Tail,
-    /// A drop ring is full for a record of this size, with the markers before it, or of more, until the tail moves from
-    /// [`Room::tail`]: what is published meanwhile only takes more room.
+    /// The least size, with the markers before the record, for which a drop ring is full until the tail moves from
+    /// [`Room::tail`]: records that are published meanwhile only take more room.
     full_for: u64,
     pub(super) policy: Policy,
     evict: Evict,
     report: Report,
-    /// Of a ring with named consumers.
+    /// Set in a ring with named consumers.
     pub(super) waits: Option<Waits>,
 }
 
@@ -73,7 +73,7 @@ impl Room {
         self.held.unwrap_or(self.pos())
     }
 
-    /// Holds back what is committed from here on.
+    /// Holds back all records that are committed from now on.
     #[inline(always)]
     pub(crate) fn hold(&mut self) {
         if self.held.is_none() {
@@ -87,7 +87,7 @@ impl Room {
         debug_assert_eq!(pos, self.pos());
         ring.header.data_head.store(pos, Ordering::Release); // A, pairs with B
         if self.held.is_some() {
-            self.held = None; // a store only where there is something to change
+            self.held = None; // a store only if there is something to change
         }
     }
 
@@ -96,7 +96,7 @@ impl Room {
         (self.limit, self.evict_limit) = (0, 0);
     }
 
-    /// Finds room for `size` bytes, and returns where they begin.
+    /// Finds room for `size` bytes, and returns their position.
     #[inline(always)]
     pub(crate) fn place(&mut self, ring: Ring<'_>, size: u64) -> Result<u64, Refusal> {
         let start = self.pos();
@@ -109,9 +109,9 @@ impl Room {
     }
 
     /// The path that most reservations of a full overwrite ring need: evicts the oldest records, if
-    /// nothing else is due. Returns whether that was so.
+    /// nothing else is due. Returns whether it made room.
     ///
-    /// As `end` is within an interval of the totals, which is at most a quarter of the ring, the
+    /// Because `end` is within an interval of the totals, which is at most a quarter of the ring, the
     /// tail stays behind the position of the totals.
     #[inline(always)]
     fn evict_few(&mut self, ring: Ring<'_>, end: u64) -> bool {
@@ -120,7 +120,7 @@ impl Room {
     }
 
     /// Like [`Tail::evict_known`], for any number of records. Takes the ring in two parts, so that
-    /// it is passed in registers.
+    /// the ring is passed in registers.
     #[inline(never)]
     fn evict_on(&mut self, header: &Header, data: &[AtomicU64], end: u64) -> bool {
         let ring = Ring::new(header, data);
@@ -133,14 +133,14 @@ impl Room {
     /// Evicts record by record, at most all of them. Only the mark is published.
     fn walk(&mut self, ring: Ring<'_>, end: u64) {
         while !self.tail.pass_known(ring, end, self.head()) {
-            // Before the next mark the tail is at this one: one mark is always after it.
+            // The tail is stored at this mark before the next mark is written: a mark is always at or after the tail.
             if self.tail.pos > self.account.totals.pos {
                 self.account.write(ring);
             }
             self.tail.store(ring);
             if self.tail.poll_on(ring, self.head()).is_err() {
-                // All that was ever written is evicted, and that count is private: it is true at
-                // the end of what is committed, so that is published.
+                // Everything that was ever written is evicted. The count of it is private and true at
+                // the end of the committed records, so these are published.
                 self.publish_at(ring, self.pos());
                 self.tail.give_up(ring, self.pos(), self.account.written());
             }
@@ -163,7 +163,7 @@ impl Room {
             self.forget_limits(); // a smaller record comes here too
             return Err(Refusal::Replaced);
         }
-        // Relaxed: nothing is written. With named consumers this producer moves the tail itself, below.
+        // Relaxed: nothing is written. With named consumers this producer moves the tail itself, in `reload_tail`.
         if self.waits.is_none()
             && self.marker_bytes(ring, size) + size >= self.full_for
             && header.data_tail.load(Ordering::Relaxed) == self.tail.pos
@@ -198,7 +198,7 @@ impl Room {
             }
             _ => {}
         }
-        // A process that takes this ring over walks from the totals to the head: those records must
+        // A process that takes this ring over walks from the totals to the head: the records in between must
         // remain.
         let totals = self.account.totals.pos;
         if self.pos() - totals >= totals_interval(ring)
@@ -218,7 +218,7 @@ impl Room {
             self.hold();
             self.account.report_losses(ring);
         } else if self.unreported() != 0 {
-            // They did not fit beside this record: the next reservation comes here too.
+            // The markers did not fit beside this record: the next reservation takes this path again.
             self.forget_limits();
             return Ok(());
         }
@@ -238,7 +238,7 @@ impl Room {
         }
     }
 
-    /// Publishes what a batch holds back, where it cannot continue otherwise. The wake is left to
+    /// Publishes the records that a batch holds back, if the batch cannot continue otherwise. The wake is left to
     /// the end of the current reservation, which publishes in any case.
     fn publish_held(&mut self, ring: Ring<'_>) {
         if self.head() != self.pos() {
@@ -247,7 +247,7 @@ impl Room {
     }
 
     /// Remembers the boundary before the record that crosses the middle of the ring, or makes sure
-    /// to be called when one does.
+    /// to be called for that record.
     fn find_half(&mut self, ring: Ring<'_>, end: u64) {
         let middle = self.tail.pos + ring.data_size() / 2;
         if end <= middle {
@@ -255,8 +255,8 @@ impl Room {
         } else if self.pos() <= middle + ring.data_size() / 8 {
             self.tail.half = Some((self.pos(), self.account.written()));
         }
-        // Beyond that, in a ring just taken over or after a large record, a jump to here would
-        // leave too little: the next eviction walks.
+        // Further on, in a ring just taken over or after a large record, a jump to this position would
+        // leave too few records: the next eviction walks.
     }
 
     /// Applies the kernel's space rule, after a reload of the consumer's tail.
@@ -269,8 +269,8 @@ impl Room {
         }
         let tail = ring.header.data_tail.load(Ordering::Acquire); // D, pairs with C
         let last = self.tail.pos;
-        // The one word of the page that this producer accepts from outside: it may only advance,
-        // and not past what was published.
+        // The only word of the page that this producer accepts from outside. The tail may only advance,
+        // and not past the published records.
         if !tail.is_multiple_of(8) || tail.wrapping_sub(last) > head - last {
             return Err(Refusal::Corrupt { tail });
         }
@@ -282,7 +282,7 @@ impl Room {
         match self.evict {
             Evict::Exact => self.walk(ring, end),
             Evict::Half => {
-                // No boundary is known yet in a ring just taken over, or the record is a large one.
+                // The walk is for a ring just taken over, without a known boundary, and for a large record.
                 if !self.tail.jump(ring, end) {
                     self.walk(ring, end + ring.data_size() / 2);
                 }
@@ -291,7 +291,7 @@ impl Room {
     }
 
     /// Returns the bytes of the `PERF_RECORD_LOST` records that are due before a record of `size`
-    /// bytes: 0 if they would not fit the ring together, then a later record includes them.
+    /// bytes; 0 if they and the record do not fit the ring together. Then a later record includes them.
     pub(crate) fn marker_bytes(&self, ring: Ring<'_>, size: u64) -> u64 {
         let bytes = self.unreported() * u64::from(LOST_SIZE);
         if bytes + size < ring.data_size() { bytes } else { 0 }

@@ -1,17 +1,17 @@
-//! The tail as the exclusive producer knows it, and the oldest records of an overwrite ring: what
-//! is evicted next, and how it is counted.
+//! The tail as the exclusive producer knows it, and the oldest records of an overwrite ring: the records to
+//! evict next, and their count.
 //!
-//! The cost of an eviction is the step from one record to the next, each of which waits for the one
-//! before it, and what is stored beside `data_tail`. So the exclusive producer walks ahead of the
-//! tail, some records at a time, remembers where they end, and writes a tail mark at the last of
-//! these ends with the count that will be overwritten before it. Up to there a move of the tail is
+//! The cost of an eviction is the steps from record to record, each of which waits for the step
+//! before it, and the stores beside `data_tail`. Therefore the exclusive producer walks ahead of the
+//! tail, some records at a time, and remembers where they end. It writes a tail mark at the last of
+//! these ends, with the count that will be overwritten before it. Up to the mark, a move of the tail is
 //! one store. A reader that needs the count at the tail subtracts the records between tail and mark
 //! from the mark's count.
 //!
-//! A shared ring evicts by [`KnownTail`](crate::shared::evict), and the two stay two. There another
-//! producer may have moved the tail since, so ends that were found ahead are worth nothing: each
-//! eviction begins at the newest mark, and stores a mark with each tail. What both do is in one
-//! place: the mark ([`write_mark`]), the walk over records, and its steps over groups that are alike.
+//! A shared ring evicts by [`KnownTail`](crate::shared::evict). The two remain separate, because in a shared ring another
+//! producer may have moved the tail since, and ends that were found ahead are worth nothing. Each
+//! eviction there begins at the newest mark, and stores a mark with each tail. The shared parts are
+//! the mark ([`write_mark`]), the walk over records, and its steps over groups of equal headers.
 
 use crate::counters::Count;
 use crate::oldest::{taken_over, write_mark};
@@ -25,20 +25,20 @@ const AHEAD: usize = MARK_AHEAD as usize;
 /// The number of slots in `ends` is one and nine groups.
 const _: () = assert!(AHEAD == 1 + 9 * GROUP);
 
-/// The tail, and what is known of the records from there on.
+/// The tail, and the known ends of the records after it.
 #[derive(Debug)]
 pub(crate) struct Tail {
-    /// Drop: the consumer's tail at the last poll. Overwrite: what `data_tail` holds.
+    /// Drop: the consumer's tail at the last poll. Overwrite: the value of `data_tail`.
     pub(super) pos: u64,
-    /// Where the next records end.
+    /// The ends of the next records.
     ends: [u64; AHEAD],
-    /// The range of those that are still to be evicted: from `next` up to `known`.
+    /// The range of the ends that are not evicted yet: from `next` up to `known`.
     next: usize,
     known: usize,
-    /// What is overwritten once all of them are evicted.
+    /// The count that is overwritten once all of them are evicted.
     marked: Count,
     seq_latch: SeqLatchWriter,
-    /// A record boundary half a ring back, and what was written before it.
+    /// A record boundary half a ring back, and the count that was written before it.
     pub(super) half: Option<(u64, Count)>,
 }
 
@@ -75,7 +75,7 @@ impl Tail {
     pub(crate) fn evict_known(&mut self, ring: Ring<'_>, end: u64) -> bool {
         let mask = ring.data_size() - 1;
         if end - self.pos > mask {
-            // No further than the head: what a batch holds back is not among the known ends.
+            // No further than the head: records that a batch holds back are not among the known ends.
             let Some(tail) = self.next() else { return false };
             self.pos = tail;
             if end - tail > mask {
@@ -87,8 +87,8 @@ impl Tail {
         true
     }
 
-    /// Passes known records one by one, until `end` fits. Publishes nothing. Returns whether there
-    /// is room, or nothing left before `head`.
+    /// Passes known records one by one, until `end` fits. Publishes nothing. Returns true if there
+    /// is room, or if nothing is left before `head`.
     pub(crate) fn pass_known(&mut self, ring: Ring<'_>, end: u64, head: u64) -> bool {
         let mask = ring.data_size() - 1;
         while end - self.pos > mask && self.pos != head {
@@ -98,12 +98,12 @@ impl Tail {
         true
     }
 
-    /// Finds where the next records end, at least one, and marks the last of them. The tail is not
-    /// at the head, and is published: it is at the mark before this one, or, after a death, not
-    /// past it; then that mark remains valid.
+    /// Finds the end of at least one next record, and marks the last end. The tail is not
+    /// at the head, and is published. It is at the previous mark, or, after a death, not
+    /// past it: that mark remains valid.
     ///
     /// # Errors
-    /// [`Corrupt`] if somebody else wrote into the data area.
+    /// [`Corrupt`] if another process wrote into the data area.
     pub(crate) fn poll_on(&mut self, ring: Ring<'_>, head: u64) -> Result<(), Corrupt> {
         let (mut pos, mut count, mut known) = (self.pos, self.marked, 0);
         let ends = &mut self.ends;
@@ -135,8 +135,8 @@ impl Tail {
         Ok(())
     }
 
-    /// Evicts everything before `head`; nothing is known of what follows. `written` is the count
-    /// before it.
+    /// Evicts everything before `head`, after which no ends are known. `written` is the count
+    /// before `head`.
     pub(crate) fn give_up(&mut self, ring: Ring<'_>, head: u64, written: Count) {
         self.forget(ring, head, written);
         (self.ends[0], self.known) = (head, 1);
@@ -161,19 +161,19 @@ impl Tail {
         }
     }
 
-    /// Publishes the tail; the caller overwrites what was before it only after its fence (E).
+    /// Publishes the tail; the caller overwrites the records before it only after its fence (E).
     #[inline]
     pub(crate) fn store(&mut self, ring: Ring<'_>) {
-        // The fence orders it before the records that overwrite the old ones. Release: the mark at
-        // or after it is published before it.
+        // The fence orders it before the records that overwrite old records. Release: the mark at
+        // or after the tail is published before the tail.
         ring.header.data_tail.store(self.pos, Ordering::Release); // E, pairs with F
     }
 
-    /// Returns what was overwritten before the tail.
+    /// Returns the count that was overwritten before the tail.
     pub(crate) fn overwritten(&self, ring: Ring<'_>) -> Count {
         let (mut pos, mut count) = (self.pos, self.marked);
         for end in self.ends.iter().take(self.known).skip(self.next) {
-            // Relaxed: this producer, or one before it whose head B acquired, wrote it.
+            // Relaxed: this producer wrote it, or an earlier producer whose head B acquired.
             let word = RecordWord::from_raw(ring.word(pos).load(Ordering::Relaxed));
             if word.is_data() {
                 count = count.since(Count { records: 1, bytes: end - pos });

@@ -12,18 +12,18 @@ use crate::view::{Shared, System};
 use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{Policy, RecordType, RecordWord, aux_record, range_size};
 
-/// What a producer of a shared ring knows of the AUX area, if there is one.
+/// The state of the AUX area that a producer of a shared ring knows.
 #[derive(Debug)]
 pub(crate) struct Allotted {
-    /// Size of the area in bytes; 0 if there is none.
+    /// Size of the area in bytes; 0 for a ring without an area.
     pub(super) size: u64,
-    /// End of this producer's last range: none begins before it.
+    /// End of this producer's last range: its next range does not begin before it.
     floor: u64,
     pub(super) own_open: OwnOpen,
 }
 
 impl Allotted {
-    /// Nothing so far, of an area of so many bytes.
+    /// Creates the state of an area of so many bytes, without ranges.
     pub(crate) fn new(size: u64) -> Self {
         Allotted { size, floor: 0, own_open: OwnOpen::new(size) }
     }
@@ -45,7 +45,7 @@ impl Allotted {
         let range = match self.find(at, liveness, policy, me, start, need) {
             Ok(range) => range,
             Err(refusal) => {
-                // Nothing is reserved: the next may begin where the last ended.
+                // Nothing is reserved: the next reservation may begin at the end of the last.
                 room.floor = floor;
                 room.release(at.ring.header, at.ring.data, at.slots);
                 return Err(refusal);
@@ -75,7 +75,7 @@ impl Allotted {
         start: u64,
         need: u64,
     ) -> Result<u64, Refusal> {
-        // What this producer has reserved may be open: the page is not trusted for that.
+        // This producer's reservations may be open: the page is not trusted to protect them.
         let (head, tail) = aux_area::positions(at.ring, self.size)
             .filter(|(head, _)| *head >= self.floor)
             .ok_or(Refusal::Corrupt { tail: at.ring.header.aux.tail.load(Ordering::Relaxed) })?;
@@ -85,24 +85,24 @@ impl Allotted {
             }
             let to = head + need - self.size;
             close_ranges(at, liveness, me, start, to)?;
-            // Relaxed: the fence orders it before what is written over the old.
+            // Relaxed: the fence orders it before the stores over old ranges.
             at.ring.header.aux.tail.store(to, Ordering::Relaxed);
         }
-        // `aux_tail` has passed what is open, or seems to.
+        // `aux_tail` has passed an open reservation, or seems to.
         if head + need > self.own_open.limit() {
             return Err(Refusal::Corrupt { tail });
         }
-        // E, pairs with F: if another process moved `aux_tail` over what is overwritten now, D or M
-        // made that visible here, and this passes it on.
+        // E, pairs with F: if another process moved `aux_tail` over the bytes that are overwritten now, D or M
+        // made the move visible here, and this fence passes it on.
         fence(Ordering::Release);
         self.floor = head + need;
         Ok(head)
     }
 }
 
-/// Makes sure that no reservation before `start` is open whose range begins before `to`: ends those
-/// of dead producers. An open range is never overwritten. Behind a reservation that holds up more
-/// than [`STEPS`] records, nobody gets a range.
+/// Makes sure that no reservation before `start` is open whose range begins before `to`: ends the open
+/// reservations of dead producers. An open range is never overwritten. Behind a reservation that holds up more
+/// than [`STEPS`] records, no producer gets a range.
 fn close_ranges<P: System>(
     at: Shared<'_>,
     liveness: &P,

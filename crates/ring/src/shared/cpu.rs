@@ -1,28 +1,28 @@
-//! A ring per CPU: what its producers do under the shared ring's lock, so that all the other records can
-//! be published without it.
+//! A ring per CPU: the work of its producers under the shared ring's lock. All other records are
+//! published without the lock.
 //!
-//! While `cpu_state` is 0 the ring is *open*: whoever runs on its CPU publishes by plain stores in a
-//! restartable sequence (rseq, Linux 4.18), of which the last is that of `data_head`. The kernel sends
-//! a thread that is preempted, migrated or interrupted by a signal before that store to an abort
-//! address, so no two threads of any processes are ever inside one, and a death inside leaves nothing.
-//! [`section`] is that sequence in Rust, for tests; the one that runs is in `perfring-shm`.
+//! While `cpu_state` is 0 the ring is *open*: a thread on its CPU publishes by plain stores in a
+//! restartable sequence (rseq, Linux 4.18). The last store is the store of `data_head`. The kernel sends
+//! a thread that is preempted, migrated or interrupted by a signal before this store to an abort
+//! address. Therefore two threads, of any processes, are never inside a sequence together, and a death inside leaves
+//! nothing. [`section`] is the sequence in Rust, for tests; the sequence that programs run is in `perfring-shm`.
 //!
-//! When a sequence finds the ring closed, or no room before `cpu_limit`, its producer takes this way:
+//! When a sequence finds the ring closed, or no room before `cpu_limit`, its producer does this:
 //!
-//! 1. If the ring is open it closes it, by a sequence too: so nobody is inside one then.
-//! 2. It takes the lock. Under the lock a closed ring stays closed until its holder opens it: now it is a
-//!    shared ring like any other, but that `data_head` is ahead of `producer_pos`.
-//! 3. It adds what sequences have published since to the running totals, makes room for a block, and opens the ring
-//!    ([`SharedWriter::open_for_sequences`]), unless something is reserved: then it publishes as in a
-//!    shared ring, and so does everybody until nothing is.
+//! 1. If the ring is open, the producer closes it, also by a sequence. After that, no thread is inside a sequence.
+//! 2. It takes the lock. Under the lock a closed ring stays closed until the holder opens it. The ring is now a
+//!    shared ring like any other, except that `data_head` is ahead of `producer_pos`.
+//! 3. It adds the records that sequences have published since to the running totals, makes room for a block, and opens the
+//!    ring ([`SharedWriter::open_for_sequences`]). If something is reserved, it publishes as in a
+//!    shared ring instead, and so do all producers until nothing is reserved.
 //!
-//! What makes the two agree: an open ring has no open reservation and `data_head` at its end, so no
+//! The two agree, because an open ring has no open reservation, and its `data_head` is at its end. Therefore no
 //! compare-and-swap of [`advance`](crate::shared::sweep::advance) can succeed while sequences store the
-//! head. One that was begun before it was opened expects an older head.
+//! head: a swap that began before the ring was opened expects an older head.
 //!
 //! A death at any point leaves the ring open, or closed with a lock that is free or a dead process's.
-//! The next producer on that CPU goes on from there. Nobody else needs to: in an open ring nothing is
-//! left to be ended.
+//! The next producer on that CPU continues from there. No other process needs to: an open ring has nothing
+//! that is left to be ended.
 
 use crate::counters::Count;
 use crate::reserve::Refusal;
@@ -37,20 +37,21 @@ use perfring_abi::{Header, RecordWord, record_size};
 /// The `cpu_state` of a ring that is open to sequences.
 pub const OPEN: u64 = 0;
 
-/// Bytes for which room is made at a time: as many as make it rare, and few enough to be quick, as what
-/// was there is evicted under the lock.
+/// Bytes for which room is made at a time: enough to make this rare, and few enough to be quick, because the old
+/// records are evicted under the lock.
 const BLOCK: u64 = if cfg!(loom) { 32 } else { 32 << 10 };
 
 impl SharedWriter {
-    /// Opens a ring per CPU to sequences, with room for a payload of `len` bytes at least; or finds that
-    /// another producer has just done so. Reports this producer's losses first.
+    /// Opens a ring per CPU to sequences, with room for a payload of at least `len` bytes, or finds that
+    /// another producer has just opened it. Reports this producer's losses first.
     ///
-    /// The caller has found the ring closed, or has closed it. To be followed by another attempt to
+    /// The caller has found the ring closed, or has closed it. The caller then tries again to
     /// publish in a sequence.
     ///
     /// # Errors
     /// See [`Refusal`]; the ring stays closed. [`Refusal::Pending`] if something is reserved, or if the losses do not fit
-    /// beside a block: then records can be published as in a shared ring. That would refuse them for any other reason, too.
+    /// beside a block: then records can be published as in a shared ring. For any other reason, a shared ring would refuse
+    /// them, too.
     pub fn open_for_sequences<P: System>(
         &mut self,
         at: Shared<'_>,
@@ -67,13 +68,13 @@ impl SharedWriter {
         }
     }
 
-    /// Returns whether the last refusal was none, as the ring was found open to sequences; once.
+    /// Returns, once, whether the last refusal does not count, because the ring was found open to sequences.
     pub fn found_open(&mut self) -> bool {
         self.room.take_found_open()
     }
 
-    /// Counts refusals of `bytes` in all, for the same reason, to be reported as one by
-    /// [`SharedWriter::refuse`] is.
+    /// Counts refusals of `bytes` in all, for one reason. They are reported like a refusal of
+    /// [`SharedWriter::refuse`].
     pub fn refuse_many(&mut self, at: Shared<'_>, refusal: Refusal, records: u64, bytes: u64) {
         self.room.figures.add_all_refused(at, refusal, Count { records, bytes });
     }
@@ -116,16 +117,16 @@ impl LockedRoom {
         let limit = self.cpu_limit.min(start + block).max(start + size);
         header.cpu.limit.store(limit, Ordering::Relaxed);
         header.cpu.count.store(u64::from(start as u32), Ordering::Relaxed);
-        // M, as the lock's release: the next sequence acquires it, and with it the tail (E).
+        // M, like the lock's release: the next sequence acquires it, and with it the tail (E).
         header.cpu.state.store(OPEN, Ordering::Release);
         Ok(())
     }
 
-    /// Counts what sequences have published since the ring was opened, and has `producer_pos` follow.
+    /// Counts the records that sequences have published since the ring was opened, and moves `producer_pos` after them.
     /// Under the lock.
     ///
     /// # Errors
-    /// The ring is open: nothing may be done in it under the lock.
+    /// The ring is open: the lock's holder must not change it.
     pub(super) fn count_sequences(&mut self, at: Shared<'_>) -> Result<(), Refusal> {
         let (header, me) = (at.ring.header, self.owner.index);
         // Acquire: it was closed on its CPU, after the last sequence.
@@ -141,19 +142,19 @@ impl LockedRoom {
         if head - pos >= at.ring.data_size() {
             return Err(Refusal::Corrupt { tail });
         }
-        // Relaxed: as the head.
+        // Relaxed: like the head, ordered by the acquire load of the state.
         let count = header.cpu.count.load(Ordering::Relaxed);
         let aborted = u64::from(count as u32 != head as u32);
         let records = (count >> 32).wrapping_sub(aborted);
-        // A death between the two is one under the lock: its successor counts anew.
+        // A death between the two stores is a death under the lock: the successor counts the records again.
         running::expect(header, records);
         header.shared.producer_pos.store(head, Ordering::Release); // O
         Ok(())
     }
 }
 
-/// To be called after a sequence has published a record: returns whether a consumer has asked for a wake, so that
-/// [`owes_wake`] is to be called.
+/// Returns, after a sequence has published a record, whether a consumer has asked for a wake. If so, call
+/// [`owes_wake`].
 #[inline(always)]
 #[must_use]
 pub fn is_awaited(header: &Header, fences: Fences, wake: Wake) -> bool {
@@ -165,18 +166,18 @@ pub fn is_awaited(header: &Header, fences: Fences, wake: Wake) -> bool {
     header.wait.armed.load(Ordering::Relaxed) != 0
 }
 
-/// After [`is_awaited`]: returns whether this publish wakes the consumer.
+/// Returns, after [`is_awaited`], whether this publish wakes the consumer.
 #[cold]
 pub fn owes_wake(ring: Ring<'_>, wake: Wake) -> Owed {
     let head = ring.head();
-    // As many records as there can be: a consumer that waits for a number of them may be woken early.
+    // The most records that there can be: a consumer that waits for a number of records may be woken early.
     let uncounted =
         head.saturating_sub(ring.header.shared.producer_pos.load(Ordering::Relaxed)) / 8;
     let records = running::records(ring.header).saturating_add(uncounted);
     claim_wake(&ring.header.wait, wake, head, records)
 }
 
-/// What a sequence did.
+/// The result of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sequence {
     /// It published the record, or closed the ring.
@@ -185,13 +186,12 @@ pub enum Sequence {
     Slow,
 }
 
-/// Publishes a record as the restartable sequence does, by the same stores (those between the count and `data_head` in
-/// another order, which means nothing), and calls `step` before them: one that returns false is where the thread is
-/// preempted, so that nothing after it happens. Not to be
-/// called by two threads at a time: they would be on one CPU.
+/// Publishes a record like the restartable sequence, by the same stores. The stores between the count and `data_head` are in
+/// another order, which has no effect. Calls `step` before each store: if it returns false, the thread is preempted there, and
+/// nothing after it happens. Two threads must not call this at a time: they would be on one CPU.
 ///
-/// `payload` are whole words, after the writer's in a ring whose records say who that is; `now` the timestamp, in a
-/// ring that has them.
+/// `payload` is whole words, after the writer's word in a ring with [`Lead::SampleId`](perfring_abi::Lead::SampleId). `now` is the
+/// timestamp in a ring with timestamps.
 pub fn section(
     ring: Ring<'_>,
     word: RecordWord,
@@ -211,10 +211,10 @@ pub fn section(
     if end > line.limit.load(Ordering::Relaxed) {
         return Some(Sequence::Slow);
     }
-    // E, pairs with F: passes on the tail that was moved over what is overwritten now.
+    // E, pairs with F: passes on the tail that was moved over the records that are overwritten now.
     fence(Ordering::Release);
     let counted = line.count.load(Ordering::Relaxed);
-    let more = u64::from(counted as u32 == head as u32); // else it counts one that was aborted
+    let more = u64::from(counted as u32 == head as u32); // else it counts an aborted record
     if !step() {
         return None;
     }
@@ -249,7 +249,7 @@ pub fn section(
     Some(Sequence::Done)
 }
 
-/// Closes a ring for the producer in a slot, as the restartable sequence does. As [`section`], not by
+/// Closes a ring for the producer in a slot, like the restartable sequence. Like [`section`], not for
 /// two threads at a time.
 pub fn close(ring: Ring<'_>, slot: u32) -> Sequence {
     let state = &ring.header.cpu.state;

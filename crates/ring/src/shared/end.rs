@@ -1,5 +1,5 @@
-//! The end of a reservation, and what follows from it: `data_head` advances over everything that
-//! has ended, a sleeper is woken, and from time to time the owner of what holds the head back is
+//! The end of a reservation, and its consequences: `data_head` advances over everything that
+//! has ended, a sleeper is woken, and from time to time the owner of the reservation that holds the head back is
 //! checked for liveness.
 
 use crate::shared::owner::Owner;
@@ -19,13 +19,13 @@ const BEHIND_MAX: u32 = if cfg!(loom) { 1 } else { 64 };
 pub(crate) struct Committer {
     pub(super) me: Owner,
     pub(super) fences: Fences,
-    /// Where `data_head` was at the last publish behind an open reservation, and how many in a row
-    /// found it there.
+    /// The `data_head` at the last publish behind an open reservation, and the number of publishes in a row
+    /// that found it there.
     pub(super) behind: (u64, u32),
 }
 
 impl Committer {
-    /// Performs the swap that ends a reservation, and what follows from it.
+    /// Performs the swap that ends a reservation, and its consequences.
     #[inline(always)]
     pub(crate) fn end<P: System>(
         &mut self,
@@ -37,7 +37,7 @@ impl Committer {
         wake: Wake,
     ) -> Owed {
         at.ring.word(start).swap(word.raw(), Ordering::SeqCst); // N, O
-        // loom treats SeqCst accesses as acquire and release ones, and models the fence.
+        // loom treats SeqCst accesses like acquire and release accesses, and models the fence.
         #[cfg(loom)]
         fence(Ordering::SeqCst);
         self.ended_at(at, liveness, wake, start + size)
@@ -73,8 +73,8 @@ impl Committer {
         let head = advance(at);
         if head < end {
             self.wait_behind(at, liveness, head);
-            // What is published here will not wake a sleeper. It is woken to check whether the
-            // producer that holds the head back is dead.
+            // The record behind an open reservation does not reach a sleeper's threshold. The sleeper is woken to check
+            // whether the producer that holds the head back is dead.
             let wake = if wake == Wake::No { wake } else { Wake::Force };
             return self.wake(at.ring.header, wake, head);
         }

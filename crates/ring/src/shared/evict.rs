@@ -7,10 +7,10 @@ use crate::seq_latch::{self, SeqLatchWriter};
 use crate::view::Ring;
 use perfring_abi::atomic::Ordering;
 
-/// A tail to move to, and what is overwritten before it.
+/// A tail to move to, and the count that is overwritten before it.
 pub(crate) type TailPosition = (u64, Count);
 
-/// What `data_tail` held after this producer's last eviction, and what was overwritten before it:
+/// The `data_tail` after this producer's last eviction, and the count that was overwritten before it:
 /// valid as long as no other producer evicts.
 #[derive(Debug)]
 pub(crate) struct KnownTail {
@@ -20,7 +20,7 @@ pub(crate) struct KnownTail {
 }
 
 impl KnownTail {
-    /// A tail of which nothing is known.
+    /// Creates an unknown tail.
     pub(crate) fn new() -> Self {
         KnownTail {
             pos: u64::MAX,
@@ -29,7 +29,7 @@ impl KnownTail {
         }
     }
 
-    /// Returns whether this is the tail, or a mark says what is overwritten before it. After a
+    /// Returns whether this is the tail, or a mark has the count that is overwritten before it. After a
     /// death between the mark and `data_tail`, the mark that fits the tail counts.
     #[inline(always)]
     fn is_at(&mut self, ring: Ring<'_>, tail: u64) -> bool {
@@ -47,7 +47,7 @@ impl KnownTail {
     }
 
     /// Evicts so that `end` fits, if the evicted records are before `totals`, and publishes the
-    /// tail. Returns whether that was so; if not, nothing has changed. `totals` is not beyond a
+    /// tail. Returns whether `end` fits; if not, nothing has changed. `totals` is not beyond a
     /// `data_head` that this producer has acquired (B).
     #[inline(always)]
     pub(crate) fn evict(&mut self, ring: Ring<'_>, end: u64, totals: u64) -> bool {
@@ -75,9 +75,9 @@ impl KnownTail {
         true
     }
 
-    /// Walks over the oldest records until `end` fits, and over up to `more` others, until half a ring
-    /// fits after `end`. Returns the position after them. Publishes nothing. Stops at `head`: what is open, or
-    /// behind it, remains.
+    /// Walks over the oldest records until `end` fits, and over up to `more` further records, until half a ring
+    /// fits after `end`. Returns the position after them. Publishes nothing. Stops at `head`: open reservations, and
+    /// records behind them, remain.
     pub(crate) fn walk(
         &mut self,
         ring: Ring<'_>,
@@ -102,7 +102,7 @@ impl KnownTail {
             let RecordAt { word, .. } = record?;
             let (size, mut like) = (word.size(), 1);
             to += size;
-            // Groups of which the last record is needed, too.
+            // Groups whose last record also has to be evicted.
             while end - to > mask + (GROUP as u64 - 1) * size && records.passes_group(word) {
                 to += GROUP as u64 * size;
                 like += GROUP as u64;

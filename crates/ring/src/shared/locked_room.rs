@@ -16,16 +16,16 @@ use crate::view::{Ring, Shared, System, sane};
 use perfring_abi::atomic::{AtomicU64, Ordering, fence};
 use perfring_abi::{Evict, Header, Layout, Policy, Producers, RecordWord, Report, Slot};
 
-/// How many records an eviction by [`Evict::Half`] goes over beyond need: as many as make it rare, and
-/// few enough to be quick while others wait.
+/// The number of records beyond need that an eviction by [`Evict::Half`] passes: enough to make it rare, and
+/// few enough to be quick while other producers wait.
 const MORE: usize = if cfg!(loom) { 1 } else { 64 };
-/// How often one reservation finds out who is in its way.
+/// How often one reservation looks for the producer that holds it up.
 const BLOCKERS: u32 = 4;
 
-/// Why a producer could not attach.
+/// The reason why a producer could not attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unattached {
-    /// Positions or records are such as no producer leaves.
+    /// No producer leaves such positions or records.
     Corrupt(Corrupt),
     /// The lock is held by the producer in this slot, which is alive and does not release it.
     Contended {
@@ -34,27 +34,27 @@ pub enum Unattached {
     },
 }
 
-/// How far a producer of a shared ring may go, and the counts of its slot.
+/// The limits of a producer of a shared ring, and the counts of its slot.
 #[derive(Debug)]
 pub(crate) struct LockedRoom {
     pub(super) owner: Owner,
     pub(super) own_open: OwnOpen,
-    /// End of this producer's last reservation: none begins before it.
+    /// End of this producer's last reservation: its next reservation does not begin before it.
     pub(super) floor: u64,
     /// A reservation that ends here or before needs only the lock's line.
     pub(super) limit: u64,
     /// For a reservation that ends here or before, an overwrite ring need only evict.
     evict_limit: u64,
-    /// What both are in a ring per CPU, where every call of this comes to the slow path.
+    /// Both limits in a ring per CPU, where every call takes the slow path.
     pub(super) cpu_limit: u64,
     tail: KnownTail,
     /// The position of the producers' totals when last loaded.
     totals_pos: u64,
-    /// They did not come to the head when this producer last wrote them.
+    /// The totals did not reach the head when this producer last wrote them.
     lags: bool,
     pub(super) figures: Figures,
     /// The tail at which this producer last found the ring full, with something to read for the consumer; and the bytes
-    /// for which it was full, or `u64::MAX`. It is full for as many until the tail moves: the end only rises.
+    /// for which it was full, or `u64::MAX`. The ring is full for as many bytes until the tail moves: the end only rises.
     pub(super) full_at: u64,
     pub(super) full_for: u64,
     pub(super) policy: Policy,
@@ -62,9 +62,9 @@ pub(crate) struct LockedRoom {
     pub(super) report: Report,
     /// A ring per CPU, see [`crate::shared::cpu`].
     pub(super) per_cpu: bool,
-    /// The last refusal was none: the ring is open to sequences.
+    /// The last refusal does not count: the ring is open to sequences.
     pub(super) found_open: bool,
-    /// Of a ring with named consumers.
+    /// Set in a ring with named consumers.
     pub(super) search: Option<Search>,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Positions {
 }
 
 impl LockedRoom {
-    /// Ends what the last holder of a slot left open, for the one that has signed it.
+    /// Ends the reservations that the last holder of a slot left open, for the holder that has signed the slot.
     pub(crate) fn attach<P: System>(
         at: Shared<'_>,
         layout: &Layout,
@@ -96,7 +96,7 @@ impl LockedRoom {
         let tail = at.ring.header.data_tail.load(Ordering::Acquire);
         let head = at.ring.head();
         let per_cpu = layout.producers == Producers::Cpu;
-        // What sequences publish is beyond `producer_pos` until somebody closes the ring. Nothing is open
+        // Records of sequences are beyond `producer_pos` until a producer closes the ring. Nothing is open
         // then.
         let end = if per_cpu { at.producer_pos().max(head) } else { at.producer_pos() };
         let sane = sane(at.ring, end, tail) && head <= end && head >= tail;
@@ -170,14 +170,14 @@ impl LockedRoom {
                 }
             };
         }
-        // E, pairs with F: if another process moved the tail over what is overwritten now, M made
-        // that visible here, and this passes it on.
+        // E, pairs with F: if another process moved the tail over the records that are overwritten now, M made
+        // the move visible here, and this fence passes it on.
         fence(Ordering::Release);
         self.floor = start + size;
         Ok(start)
     }
 
-    /// Releases the lock where nothing was reserved, and advances over what was ended under it.
+    /// Releases the lock after nothing was reserved, and advances over reservations that were ended under it.
     ///
     /// Takes the ring in parts, so that the call from the hot path passes it in registers.
     #[cold]
@@ -217,19 +217,19 @@ impl LockedRoom {
         true
     }
 
-    /// Returns whether a record ends at `limit` or before. False if it begins at an invalid
-    /// position, no multiple of eight or before the end of this producer's last reservation: the
+    /// Returns whether a record ends at `limit` or before. False for an invalid start, which is no multiple of eight or
+    /// before the end of this producer's last reservation: the
     /// page is not trusted for that.
     #[inline(always)]
     fn fits(&self, start: u64, size: u64, limit: u64) -> bool {
-        // A value that is no multiple of eight becomes a huge number of words, as a negative one
-        // does.
+        // A value that is no multiple of eight becomes a huge number of words, like a negative
+        // value.
         let words = start.wrapping_sub(self.floor).rotate_right(3);
         words.saturating_add(size >> 3) <= limit.saturating_sub(self.floor) >> 3
     }
 
     /// The path that most reservations in a full overwrite ring need: evicts the oldest records, if
-    /// nothing else is due. Returns whether that was so; if not, nothing has changed.
+    /// nothing else is due. Returns whether it made room; if not, nothing has changed.
     ///
     /// Takes the ring in two parts, so that the call from the hot path passes it in registers.
     #[inline(never)]
@@ -257,8 +257,8 @@ impl LockedRoom {
         {
             found = self.find_room(at, size)?;
         }
-        // Each iteration ends what one dead producer left open, or finds that what was in the way
-        // has just ended. The next reservation goes on.
+        // Each iteration ends the reservations of one dead producer, or finds that the blocking reservation
+        // has just ended. The next reservation continues.
         for _ in 0..BLOCKERS {
             let Err(positions) = found else { break };
             self.unblock(at, liveness, positions)?;
@@ -276,7 +276,7 @@ impl LockedRoom {
         if markers != 0 {
             self.report_losses(at, positions);
         } else if self.has_losses_to_report() {
-            // They did not fit beside this record: the next reservation comes here too.
+            // The markers did not fit beside this record: the next reservation takes this path again.
             self.forget_limits();
             return Ok(start);
         }
@@ -285,7 +285,7 @@ impl LockedRoom {
             return Ok(start);
         }
         let totals = self.next_totals(at, end).min(self.totals_pos + mask);
-        // Nothing up to here overlaps what is open: not what is open now, and what is opened later
+        // Nothing up to here overlaps an open reservation: neither a present one, nor a later one, which
         // begins at `positions.end` or after it. In a sound ring this limits nothing.
         let totals = totals.min(self.own_open.limit());
         self.limit = totals.min(tail.0 + mask);
@@ -295,21 +295,21 @@ impl LockedRoom {
         Ok(start)
     }
 
-    /// Returns up to where sequences may publish from `start` on, if the tail is here.
+    /// Returns the position up to which sequences may publish from `start` on, with this tail.
     fn limit_of_sequences(&self, at: Shared<'_>, start: u64, tail: u64) -> u64 {
         let mask = at.ring.data_size() - 1;
         let totals = self.next_totals(at, start).min(self.totals_pos + mask);
         (tail + mask).min(totals).min(self.own_open.limit())
     }
 
-    /// Returns where to check the totals next, after a reservation that ends at `end`.
+    /// Returns the position at which to check the totals next, after a reservation that ends at `end`.
     fn next_totals(&self, at: Shared<'_>, end: u64) -> u64 {
-        // An open reservation can hold the totals back: then they are checked at shorter intervals,
-        // so short that the totals come nearer by more records than are written meanwhile.
+        // An open reservation can hold the totals back: then they are checked at shorter intervals.
+        // In each, the totals catch up by more records than are written meanwhile.
         (self.totals_pos + running::interval(at, self.lags)).max(end + running::lagging(at))
     }
 
-    /// Returns where the tail must move for a record of `size` bytes, what is overwritten before
+    /// Returns the tail that a record of `size` bytes needs, the count that is overwritten before
     /// it, and the bytes of markers before the record. `Ok(Err(_))` if there is no room.
     fn find_room(
         &mut self,
@@ -351,14 +351,14 @@ impl LockedRoom {
         if end - tail.0 > mask {
             return Ok(Err(positions));
         }
-        // The tail has passed what is open, or seems to.
+        // The tail has passed an open reservation, or seems to.
         if end > self.own_open.limit() {
             return Err(Refusal::Corrupt { tail: positions.tail });
         }
         Ok(Ok((positions, tail, markers)))
     }
 
-    /// Ends what holds the room back, if its owner is dead. Returns when another attempt is
+    /// Ends the reservation that holds the room back, if its owner is dead. Returns `Ok` if another attempt is
     /// worthwhile.
     fn unblock<P: System>(
         &mut self,
@@ -371,7 +371,7 @@ impl LockedRoom {
                 sweep(at, slot, positions.head);
                 Ok(())
             }
-            // It has ended since: the process that ended it is about to move the head.
+            // The reservation has ended since: the process that ended it is about to move the head.
             None if positions.head != positions.end => {
                 fence(Ordering::SeqCst); // O
                 advance_under_lock(at);
@@ -403,7 +403,7 @@ impl LockedRoom {
         let must = |totals: u64| {
             end - totals > mask || (self.policy == Policy::Overwrite && tail > totals)
         };
-        // A position never decreases, unless somebody damages the ring.
+        // A position never decreases, unless a process damages the ring.
         if self.totals_pos > positions.head {
             return Err(damaged);
         }
@@ -417,7 +417,7 @@ impl LockedRoom {
             return Err(damaged);
         }
         self.totals_pos = pos;
-        // With something open the records have to be counted: not before there is enough to count.
+        // With something open, the records have to be counted, but only once there are enough of them.
         let upto = if positions.head == positions.end { end } else { positions.head };
         if upto - pos >= interval || must(pos) {
             self.totals_pos = running::write_totals(at, positions.head, positions.end, must)

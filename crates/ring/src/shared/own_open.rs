@@ -1,9 +1,9 @@
-//! What one producer of a shared ring has reserved and not ended.
+//! The open reservations of one producer of a shared ring.
 //!
-//! Its caller has slices of that memory, so it must not be reserved a second time. A sound ring never
-//! does that: what is open is never passed by the tail. But a process that may write the file can move
-//! head, tail and `producer_pos` together by a ring's size, and then the next position is another one
-//! at the same place. So the producer does not rely on the page for this.
+//! The producer's caller has slices of this memory, so it must not be reserved a second time. A sound ring never
+//! does that, because the tail never passes an open reservation. But a process that may write the file can move
+//! head, tail and `producer_pos` together by a ring's size. The next position is then another number for
+//! the same place. Therefore the producer does not rely on the page for this.
 
 use alloc::vec::Vec;
 
@@ -16,13 +16,13 @@ const NONE: Open = (u64::MAX, u64::MAX);
 #[derive(Debug)]
 pub(crate) struct OwnOpen {
     oldest: Open,
-    /// The others, in the order of their positions. Mostly there are none.
+    /// The other open reservations, in the order of their positions. Mostly empty.
     others: Vec<Open>,
     area: u64,
 }
 
 impl OwnOpen {
-    /// None so far, in an area of so many bytes.
+    /// Creates an empty list for an area of so many bytes.
     pub(crate) fn new(area: u64) -> Self {
         OwnOpen { oldest: NONE, others: Vec::new(), area }
     }
@@ -63,7 +63,7 @@ impl OwnOpen {
         }
     }
 
-    /// Returns the position up to which memory can be reserved beside what is open.
+    /// Returns the position up to which memory can be reserved beside the open reservations.
     pub(crate) fn limit(&self) -> u64 {
         self.oldest.1.saturating_add(self.area)
     }

@@ -1,4 +1,4 @@
-//! That no producer gets memory a second time that it has open, and none is refused for nothing.
+//! Tests that no producer gets memory a second time while it has it open, and that no reservation is refused without reason.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use crate::heap::HeapRing;
@@ -46,7 +46,7 @@ fn overlap(one: (bool, u64, u64), other: (bool, u64, u64)) -> bool {
     one.0 == other.0 && (between < one.2 || size - between < other.2)
 }
 
-/// A peer moves the positions as it likes, by whole rings mostly, while reservations are open.
+/// A peer moves the positions arbitrarily, mostly by whole rings, while reservations are open.
 #[test]
 fn no_two_open_reservations_overlap_whatever_another_process_writes() {
     let mut refused = 0;

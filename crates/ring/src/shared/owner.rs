@@ -1,12 +1,12 @@
-//! The lock of a shared ring, and what is done about owners that died.
+//! The lock of a shared ring, and the recovery after owners that died.
 //!
 //! The lock word names its owner: the slot, and the slot's epoch, which rises at every attach. The
-//! lock is never taken from an owner that is alive, however long it holds it. A dead one (its
+//! lock is never taken from a live owner, however long the owner holds it. The lock of a dead owner (its
 //! open-file-description lock is released, which the caller's [`System`] detects) is taken over
 //! by compare-and-swap from exactly the word that was seen, so one of any number of successors
 //! wins.
 //!
-//! What the lock protects is written so that a death between any two stores leaves a state from
+//! The stores under the lock are ordered so that a death between any two of them leaves a state from
 //! which the successor can continue: see [`repair`].
 
 use crate::reserve::Refusal;
@@ -16,8 +16,8 @@ use crate::view::{SLOT_BITS, Shared, System, slot_of};
 use alloc::vec::Vec;
 use perfring_abi::atomic::{Ordering, fence};
 
-/// Attempts to take a held lock before a producer gives up. [`System::relax`] decides what
-/// happens between them.
+/// Attempts to take a held lock before a producer gives up. [`System::relax`] fills the time between
+/// them.
 pub const LOCK_ROUNDS: u32 = if cfg!(loom) { 3 } else { 96 };
 /// The holder's liveness is checked once in this many attempts.
 const ASK_EVERY: u32 = if cfg!(loom) { 1 } else { 24 };
@@ -39,7 +39,7 @@ impl Owner {
         self.id >> SLOT_BITS
     }
 
-    /// Takes the lock, and returns the slot of the dead owner that it was taken from, if there was
+    /// Takes the lock. Returns the slot of the dead owner, if the lock was taken from
     /// one.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Owner {
                 && lock
                     .compare_exchange(seen, self.id, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
-            // M, as the owner's last release, and everything it did before it died: all stores of a
+            // M, like the owner's last release, and for everything that it did before it died: all stores of a
             // dead process are visible.
             {
                 repair(at, owner);
@@ -102,7 +102,7 @@ impl Owner {
     }
 }
 
-/// What a recovery did.
+/// The result of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// For each slot whose owner is dead and had left reservations open: the slot, and how many.
@@ -118,25 +118,25 @@ pub struct Recovered {
 /// [`Refusal::Contended`] if the ring's lock is held by a live process.
 pub fn recover<P: System>(at: Shared<'_>, epoch: u64, liveness: &P) -> Result<Recovered, Refusal> {
     let owner = Owner::new(at.slots.len() as u32, epoch);
-    // If a successor died too, the newest figure may count a hole that it did not get to make.
+    // If a successor also died, the newest figure may count a hole that it did not make.
     let counts = |index| slot::Losses::load(at, index).reclaimed.records;
     let slots = 0..at.slots.len() as u32;
     let old: Vec<u64> = slots.clone().map(counts).collect();
     let mut lock = owner.lock(at, liveness)?;
     owner.unlock(at);
-    // Only slots with something open: a system call for each of hundreds is slow. Each iteration
-    // ends something of one of them, and goes on behind it.
+    // Only slots with open reservations, because a system call for each of hundreds of slots is slow. Each iteration
+    // ends reservations of one slot, and continues behind them.
     let mut from = at.ring.head();
     while let Some((record, slot)) = next_dead(at, liveness, from) {
         lock = lock.or(owner.lock(at, liveness)?);
-        // Its slot may have another holder by now, which ends what was left.
+        // Its slot may have another holder by now, which ends the reservations itself.
         if !liveness.is_alive(slot) {
             sweep(at, slot, record.pos);
         }
         owner.unlock(at);
         from = record.end();
     }
-    // A producer may have died between the end of a record and this: nothing is open, and nothing
+    // A producer may have died between the end of a record and its advance: nothing is open, but the record is not
     // published.
     fence(Ordering::SeqCst); // O
     advance(at);

@@ -42,10 +42,10 @@ pub struct SharedWriter {
 }
 
 impl SharedWriter {
-    /// Attaches to a slot whose lock the caller holds: ends what the last holder left open, and
+    /// Attaches to a slot whose lock the caller holds: ends the last holder's open reservations, and
     /// writes the owner info.
     ///
-    /// Where the ring's lock cannot be taken, `again` gets the slot that holds the lock, and says whether to try
+    /// If the ring's lock cannot be taken, `again` gets the slot that holds the lock, and returns whether to try
     /// again. All tries are one attach: the epoch rises once.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl SharedWriter {
         mut again: impl FnMut(u32) -> bool,
     ) -> Result<Self, Unattached> {
         let seat = &at.slots[index as usize].holder;
-        // The new epoch before anything else: then no lock word of an earlier holder is this one's.
+        // The new epoch before anything else, so that no lock word of an earlier holder equals this holder's.
         let epoch = owner_info.sign(seat);
         let room = loop {
             match LockedRoom::attach(at, layout, Owner::new(index, epoch), liveness) {
@@ -82,8 +82,8 @@ impl SharedWriter {
         })
     }
 
-    /// Sets which thread writes the next records: [`WriterId::to_word`](perfring_abi::WriterId::to_word). Only a ring
-    /// whose records say so needs it.
+    /// Sets the thread that writes the next records: [`WriterId::to_word`](perfring_abi::WriterId::to_word). Only a ring
+    /// with [`Lead::SampleId`] needs it.
     #[inline]
     pub fn set_writer(&mut self, writer: u64) {
         self.writer = writer;
@@ -103,10 +103,10 @@ impl SharedWriter {
 
     /// Publishes a record that `fill` writes, entirely under the lock. Counts no refusal: see [`SharedWriter::refuse`].
     ///
-    /// `now` is the current time of the timestamps' clock, read before: the record's timestamp is that, or the newest
-    /// timestamp there is, if that is later. A ring without timestamps ignores it. `None` is for a caller that knows the
-    /// payload to be shorter than [`SharedWriter::plain_end`]: the caller's code contains nothing for timestamps then. Any
-    /// longer one is refused as too large.
+    /// `now` is the current time of the timestamps' clock, read before. The record's timestamp is `now`, or the newest
+    /// timestamp in the ring, if that is later. A ring without timestamps ignores `now`. `None` is for a caller that knows the
+    /// payload to be shorter than [`SharedWriter::plain_end`]: the caller's code contains nothing for timestamps then. A
+    /// longer payload is refused as too large.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -207,7 +207,7 @@ impl SharedWriter {
     ) -> Owed {
         let at = Shared::new(Ring::new(header, data), slots);
         let word = RecordWord::aux();
-        // The rest of its range is free when the next one is. Relaxed: N publishes it.
+        // The rest of its range is freed with the next range. Relaxed: N publishes it.
         let len_word = at.ring.word(start + 8 + 8 * aux_record::LEN as u64);
         len_word.store(len as u64, Ordering::Relaxed);
         self.room.figures.add_written(at.slots, start, 1, word.size());
@@ -283,7 +283,7 @@ impl SharedWriter {
         self.ends.ended_at(at, liveness, Wake::Auto, 0)
     }
 
-    /// Returns the tail that would let a record of `len` bytes in now: what to wait for.
+    /// Returns the tail to wait for: with it, a record of `len` bytes would fit now.
     #[must_use]
     pub fn tail_for(&self, at: Shared<'_>, len: usize) -> u64 {
         if len <= self.max_len {
@@ -323,14 +323,14 @@ impl SharedWriter {
         self.room.under_lock(at, liveness, || time::keep(at.ring, &read(), at.end()))
     }
 
-    /// Returns what this slot's producers, this one and those before it, have committed.
+    /// Returns the count that this slot's producers, including earlier ones, have committed.
     #[must_use]
     #[inline]
     pub fn written(&self) -> Count {
         self.room.figures.written
     }
 
-    /// Returns the totals of this slot's producers, this one and those before it, since the ring was
+    /// Returns the totals of this slot's producers, including earlier ones, since the ring was
     /// created.
     /// `lost_markers` is 0: the ring counts them for all slots together.
     #[must_use]

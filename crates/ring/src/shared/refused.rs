@@ -1,4 +1,4 @@
-//! Refusals of a producer of a shared ring, and the markers that report them: a ring that stays full refuses without
+//! Refusals of a producer of a shared ring, and the markers that report them. A ring that stays full refuses without
 //! its lock.
 
 use crate::record::write_lost;
@@ -14,7 +14,7 @@ use perfring_abi::{Header, LOST_SIZE, Policy, Report, record_size};
 
 impl SharedWriter {
     /// Returns whether the ring has been full for a payload of `len` bytes since this producer last found it full. Takes no lock.
-    /// After false, only an attempt under the lock tells.
+    /// After false, only an attempt under the lock finds out.
     #[must_use]
     pub fn is_full_still(&self, ring: Ring<'_>, len: usize) -> bool {
         self.room.is_full_still(ring.header, ring.data, record_size(len + self.lead.len()))
@@ -33,15 +33,15 @@ impl SharedWriter {
 }
 
 impl LockedRoom {
-    /// Returns whether the ring is full for `size` bytes as it was when this producer last found it full. Takes no lock: what
-    /// was found under the lock is true until the tail moves. A dead producer in the ring is in nobody's way before the
-    /// consumer has read on.
+    /// Returns whether the ring is full for `size` bytes as it was when this producer last found it full. Takes no lock: the
+    /// result of the check under the lock is true until the tail moves. A dead producer's reservation blocks nothing before
+    /// the consumer has read up to it, which moves the tail.
     ///
     /// Takes the ring in two parts, so that the call from the hot path passes it in registers.
     #[inline(never)]
     pub(super) fn is_full_still(&self, header: &Header, data: &[AtomicU64], size: u64) -> bool {
         let markers = self.marker_bytes(Ring::new(header, data), size);
-        // With named consumers the producers move the tail, and look for dead ones.
+        // With named consumers the producers move the tail, and look for dead consumers.
         self.search.is_none()
             && size.saturating_add(markers) >= self.full_for
             // Relaxed: nothing is published, so this orders nothing.
@@ -61,8 +61,8 @@ impl LockedRoom {
                 note_stuck(at, liveness, positions.head);
                 Refusal::Pending { slot }
             }
-            // An overwrite ring is never full: reservation after reservation ended just before it
-            // was checked, and the next was in the way.
+            // An overwrite ring is never full: each blocking reservation ended just before it
+            // was checked, and the next reservation blocked.
             _ if self.policy == Policy::Overwrite => Refusal::Pending { slot: self.owner.index },
             _ => {
                 if positions.tail != positions.head {
@@ -91,11 +91,11 @@ impl LockedRoom {
         self.figures.losses.refused.differences(&self.figures.losses.reported)
     }
 
-    /// Writes the markers and publishes them, as records of their own.
+    /// Writes the markers and publishes them as separate records.
     pub(super) fn report_losses(&mut self, at: Shared<'_>, positions: Positions) {
         let header = at.ring.header;
         let unreported = self.figures.unreported();
-        // E, as before every store over what was evicted.
+        // E, like before every store over evicted records.
         fence(Ordering::Release);
         let markers = write_lost(at.ring, positions.end, unreported);
         let pos = positions.end + markers * u64::from(LOST_SIZE);
@@ -108,7 +108,7 @@ impl LockedRoom {
         } else {
             header.shared.producer_pos.store(pos, Ordering::Release);
             fence(Ordering::SeqCst); // O
-            // The end of the reservation that this makes room for moves `data_head` on.
+            // The end of the reservation that this makes room for advances `data_head` further.
             advance_under_lock(at);
         }
     }

@@ -85,7 +85,7 @@ impl SharedWriter {
         Ok(Reserved { site: Site { start, lead: lead as u64 }, kind, len })
     }
 
-    /// Reserves space for a payload that is too long for the data area, or is lent. Returns where it is.
+    /// Reserves space for a payload that is too long for the data area, or is lent. Returns its place.
     ///
     /// Takes the ring in parts, so that the call from the hot path passes it in registers.
     #[cold]
@@ -138,14 +138,14 @@ impl SharedWriter {
         Some(reserved)
     }
 
-    /// Returns where the record is that was added to a batch at a mark.
+    /// Returns the place of the record that was added to a batch at a mark.
     #[must_use]
     pub fn at_mark(&self, span: &BatchSpan, mark: SpanMark) -> Site {
         Site { start: span.start + mark.used, lead: self.lead.len() as u64 }
     }
 }
 
-/// Writes what the record at `start` has before its payload.
+/// Writes the fields before the payload of the record at `start`.
 #[inline(always)]
 fn write_lead(ring: Ring<'_>, start: u64, lead: Lead, time: u64, writer: u64) {
     let body = start + u64::from(HEADER_LEN);

@@ -10,17 +10,17 @@ use crate::view::Shared;
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{Header, Hole, LOST_SIZE, RUNNING, RecordWord, SharedLine, running};
 
-/// Bytes between two counts of records that the running totals do not have. Each goes over 256 records,
-/// and so many bytes hold 128 at most.
+/// Bytes between two counts of records that the running totals lack. Each count passes 256 records,
+/// and these bytes hold at most 128.
 const LAGGING: u64 = 1024;
 
 pub(crate) fn lagging(at: Shared<'_>) -> u64 {
     LAGGING.min(totals_interval(at.ring) / 8)
 }
 
-/// Returns the bytes after which the producers' totals are due: few where the last count after a death did
-/// not come to the end, until one has. (Where it does, which is nearly always, they are due when they have always
-/// been: GROWTH.md.)
+/// Returns the bytes after which the producers' totals are due. They are few after a death, until a count has reached the
+/// end. (Nearly always the first count does, and the totals are due at the usual interval:
+/// GROWTH.md.)
 pub(crate) fn interval(at: Shared<'_>, lags: bool) -> u64 {
     // Relaxed: the lock orders it.
     match at.ring.header.shared.running_stale.load(Ordering::Relaxed) {
@@ -29,8 +29,8 @@ pub(crate) fn interval(at: Shared<'_>, lags: bool) -> u64 {
     }
 }
 
-/// Returns the running totals as totals that are true at `producer_pos`, if nothing is open: then
-/// they do not change without the lock either.
+/// Returns the running totals as totals that are true at `producer_pos`, if nothing is open. They do not
+/// change without the lock then.
 fn running_totals(at: Shared<'_>, pos: u64) -> ProducerTotals {
     // Relaxed throughout: the lock orders it.
     let line = &at.ring.header.shared;
@@ -68,12 +68,12 @@ fn set_running(at: Shared<'_>, totals: &ProducerTotals) {
     line.running_stale.store(0, Ordering::Relaxed);
 }
 
-/// Writes the producers' totals under the lock, and returns where they are true: at `head`, or at a
+/// Writes the producers' totals under the lock, and returns the position at which they are true: `head`, or a
 /// record before it.
 ///
 /// With nothing open they are the running totals. Otherwise, or after an end that the running
-/// totals did not count, the records since the last totals are counted: [`STEPS`] of them, and as many
-/// more as the totals must not stay behind.
+/// totals did not count, the records since the last totals are counted: [`STEPS`] of them, and more
+/// as long as `must` requires it.
 pub(crate) fn write_totals(
     at: Shared<'_>,
     head: u64,
@@ -111,7 +111,7 @@ pub(crate) fn expect(header: &Header, records: u64) {
 }
 
 /// Adds an end that the running totals do not expect. Called before that end: a producer that finds
-/// nothing open any more (B) sees this too. If the end never happens, because this producer dies,
+/// nothing open any more (B) also sees the addition. If the end never happens, because this producer dies,
 /// the running totals are recomputed.
 pub(crate) fn correct(at: Shared<'_>, written: u64, discarded: Count) {
     let line = &at.ring.header.shared;
@@ -129,14 +129,14 @@ pub(crate) fn add_reported(at: Shared<'_>, losses: Refused, markers: u64) {
     let mut more = [0; RUNNING];
     losses.store_in(&mut more, running::REPORTED);
     more[running::LOST_MARKERS] = markers;
-    // No further: the words before those are added to without the lock.
+    // Only these words: producers add to the words before them without the lock.
     for (word, more) in at.ring.header.shared.running.iter().zip(more).skip(running::REPORTED) {
         // Relaxed: the lock orders it.
         word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
     }
 }
 
-/// Returns how many records there are, open ones among them; a very large number where that is
+/// Returns the number of records, including open reservations; a very large number if it is
 /// unknown.
 pub(crate) fn records(header: &Header) -> u64 {
     let line = &header.shared;
@@ -161,7 +161,7 @@ pub(crate) fn open(at: Shared<'_>, start: u64, word: RecordWord) {
     at.ring.header.shared.producer_pos.store(start + word.size(), Ordering::Release); // O
 }
 
-/// Makes what is left of a reservation a hole of its own, and adds it, and records that were not
+/// Makes the rest of a reservation a separate hole, and adds the hole, and records that were not
 /// expected, to the running totals.
 pub(crate) fn leave(at: Shared<'_>, pos: u64, rest: u64, more: u64) {
     if rest > 0 {

@@ -1,9 +1,9 @@
-//! What the producers of one slot have done: two sequence latches, each written *before* the store
+//! The counts of the producers of one slot: two sequence latches, each written *before* the store
 //! that it counts.
 //!
-//! A producer killed between the two has counted a record, or an end, that never happened. So each
-//! copy names the position that its newest figure is about, and the word there shows whether that
-//! has happened: see [`happened`]. The process that sweeps the slot settles it for good.
+//! A producer killed between the two has counted a record, or an end, that never happened. Therefore each
+//! copy names the position of its newest figure, and the word at that position shows whether the store
+//! has happened: see [`happened`]. The process that sweeps the slot settles the count for good.
 
 use crate::counters::{Count, Refused};
 use crate::holder::{OwnerInfo, Seat, SeatState};
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use perfring_abi::atomic::Ordering;
 use perfring_abi::{Cause, SLOT_LOSSES, SeqLatch, Slot, slot_losses as l};
 
-/// The position in a copy whose figures are true whatever the ring holds.
+/// The position in a copy whose figures are true for any content of the ring.
 pub(crate) const NOWHERE: u64 = u64::MAX;
 
 const POS: usize = l::POS;
@@ -38,7 +38,7 @@ fn true_copy<const N: usize>(
         return Some(newest);
     }
     let number = newest.words[0];
-    // The copy before it was true, or this one would not have been written.
+    // The copy before it was true, because otherwise this copy would not have been written.
     seq_latch::find_where(seq_latch, |words| words[0] < number).or(Some(newest))
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn settle<const N: usize>(at: Shared<'_>, index: u32, seq_latch: &Seq
     SeqLatchWriter::after(seq_latch, Some(&kept)).write(seq_latch, &words);
 }
 
-/// What a slot's producers discarded, left behind and were refused.
+/// The discarded, reclaimed and refused records of a slot's producers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Losses {
     pub(crate) discarded: Count,
@@ -91,7 +91,7 @@ impl Losses {
             .map_or(Losses::default(), |whole| Losses::from_words(&whole.words))
     }
 
-    /// Writes them for a slot that is being swept.
+    /// Writes the losses of a slot that is being swept.
     pub(crate) fn store(&self, at: Shared<'_>, index: u32, pos: u64) {
         let slot = &at.slots[index as usize];
         let newest = seq_latch::find(&slot.losses);
@@ -100,7 +100,7 @@ impl Losses {
     }
 }
 
-/// What a slot's producers have done, as its present producer continues to count it.
+/// The counts of a slot's producers, which its present producer continues.
 #[derive(Debug)]
 pub(crate) struct Figures {
     index: u32,
@@ -108,14 +108,14 @@ pub(crate) struct Figures {
     written_seq_latch: SeqLatchWriter,
     pub(super) losses: Losses,
     losses_seq_latch: SeqLatchWriter,
-    /// How many of the slot's two copies of the losses are true whatever the ring holds, and as new as all but the count
-    /// of `full`: if both are, they differ in nothing else.
+    /// The number of the slot's two copies of the losses that are true for any content of the ring, and new except for the
+    /// count of `full`. With two such copies, only this count differs.
     alike: u32,
 }
 
 impl Figures {
     /// Takes over the figures of the slot's last holder, and stores them as the base of the next
-    /// one's.
+    /// holder's figures.
     pub(crate) fn take_over(at: Shared<'_>, index: u32) -> Self {
         let slot = &at.slots[index as usize];
         let whole = seq_latch::find(&slot.written);
@@ -135,7 +135,7 @@ impl Figures {
         }
     }
 
-    /// Counts what is committed at `pos`, before the store that commits it.
+    /// Counts records that are committed at `pos`, before the store that commits them.
     #[inline(always)]
     pub(crate) fn add_written(&mut self, slots: &[Slot], pos: u64, records: u64, bytes: u64) {
         self.written.records = self.written.records.wrapping_add(records);
@@ -173,7 +173,7 @@ impl Figures {
         self.alike = alike;
     }
 
-    /// Counts refusals where the slot's two copies are alike.
+    /// Counts refusals for the cause `full`, if the slot's two copies are alike.
     fn add_full(&mut self, slot: &Slot, all: Count) {
         let full = &mut self.losses.refused.full;
         full.records = full.records.wrapping_add(all.records);
@@ -203,7 +203,7 @@ impl Figures {
 /// The figures of one producer of a shared ring, since it attached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProducerFigures {
-    /// Committed; in a ring per CPU only under its lock, as nobody counts by producer what is published in sequences.
+    /// Committed; in a ring per CPU only under its lock, because records of sequences are not counted by producer.
     pub written: Count,
     /// Discarded.
     pub discarded: Count,
@@ -246,8 +246,8 @@ fn producer_seat(at: Shared<'_>, index: u32) -> Seat<ProducerFigures> {
         discarded: now.discarded.since(then.discarded),
         reclaimed: now.reclaimed.since(then.reclaimed),
         refused: now.refused.since(then.refused),
-        // Losses that the slot's last holder left unreported are reported by its successor:
-        // they are none of the successor's own.
+        // The successor reports losses that the slot's last holder left unreported:
+        // they do not count as the successor's.
         reported: now.reported.since(then.refused),
         open: Count::default(),
     };
@@ -255,8 +255,8 @@ fn producer_seat(at: Shared<'_>, index: u32) -> Seat<ProducerFigures> {
     Seat { number: index, state, owner, figures }
 }
 
-/// Returns a slot's base as words of its losses: what follows the two words of the written count.
-/// Reported refusals are not among them: a producer's own begin at the refused count.
+/// Returns a slot's base as words of its losses: the words after the two words of the written count.
+/// Reported refusals are not among them: a producer's reported refusals begin at the refused count.
 fn base_losses(base: &[u64]) -> [u64; SLOT_LOSSES] {
     let mut words = [0; SLOT_LOSSES];
     words[l::DISCARDED_RECORDS..l::REPORTED]
@@ -275,9 +275,9 @@ fn set_base(slot: &Slot, written: Count, losses: &Losses) {
     }
 }
 
-/// Returns what was refused in all slots since the ring was created.
+/// Returns the refusals of all slots since the ring was created.
 pub(crate) fn sum_of_refused(slots: &[Slot]) -> Refused {
-    // The newest figures, one of which may not be true yet.
+    // The newest figures: one of them may not be true yet.
     let newest = slots.iter().filter_map(|slot| seq_latch::find(&slot.losses));
     newest.fold(Refused::default(), |sum, whole| sum.plus(Losses::from_words(&whole.words).refused))
 }

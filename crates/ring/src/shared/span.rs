@@ -4,7 +4,7 @@ use crate::view::Ring;
 use perfring_abi::RecordWord;
 use perfring_abi::atomic::Ordering;
 
-/// Space for several records in one reservation. The default, with no space, replaces one that has
+/// Space for several records in one reservation. The default, without space, replaces a span that has
 /// ended.
 #[derive(Debug, Default)]
 pub struct BatchSpan {
@@ -20,7 +20,7 @@ pub struct BatchSpan {
     pub(super) time: u64,
 }
 
-/// How much of a [`BatchSpan`] records have taken at some time.
+/// The part of a [`BatchSpan`] that records have taken at some time.
 #[derive(Clone, Copy, Debug)]
 pub struct SpanMark {
     pub(super) used: u64,
@@ -28,19 +28,19 @@ pub struct SpanMark {
 }
 
 impl BatchSpan {
-    /// Returns how much of it records have taken.
+    /// Returns the part that records have taken.
     #[must_use]
     #[inline]
     pub fn mark(&self) -> SpanMark {
         SpanMark { used: self.used, records: self.records }
     }
 
-    /// Takes out the records since a mark.
+    /// Removes the records since a mark.
     pub fn back_to(&mut self, mark: SpanMark) {
         (self.used, self.records) = (mark.used, mark.records);
     }
 
-    /// Returns the bytes of it that no record has taken.
+    /// Returns the bytes that no record has taken.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.size - self.used
@@ -52,7 +52,7 @@ impl BatchSpan {
         self.records
     }
 
-    /// Returns where the next record begins.
+    /// Returns the position of the next record.
     pub(crate) fn next(&self) -> u64 {
         self.start + self.used
     }

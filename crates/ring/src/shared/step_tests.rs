@@ -1,4 +1,4 @@
-//! How many records one hold of the lock, and one advance, go over: counted, not timed. And walks without the lock
+//! The number of records that one hold of the lock, and one advance, pass: counted, not timed. Also walks without the lock
 //! that are overtaken in the middle.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 const KIND: RecordType = RecordType::BYTES;
 const PRODUCERS: u32 = 3;
-/// Whatever the ring's size: a few pieces of work, of [`STEPS`] records each at most.
+/// The limit for a ring of any size: a few pieces of work, of at most [`STEPS`] records each.
 const MOST: u64 = 12 * STEPS as u64;
 
 /// Slots of the dead, as bits.
@@ -79,19 +79,19 @@ impl World {
         self.most = self.most.max(most);
     }
 
-    /// A producer is killed under the lock: the running totals are not known any more.
+    /// Kills a producer under the lock: the running totals are unknown after that.
     fn dies_locked(&self, writer: &mut SharedWriter) {
         let (at, die) = (self.heap.shared(), |_: &Reserved| resume_unwind(Box::new(())));
         let life = || writer.publish(at, &self.dead, KIND, 8, None, Wake::No, die);
         assert!(catch_unwind(AssertUnwindSafe(life)).is_err());
     }
 
-    /// The running totals are known.
+    /// Returns whether the running totals are known.
     fn has_counted(&self) -> bool {
         self.heap.header().shared.running_stale.load(Ordering::Relaxed) == 0
     }
 
-    /// What was written is present or gone, to the record.
+    /// Checks that every written record is present or gone, to the record.
     fn balance(&self) {
         let (at, policy) = (self.heap.shared(), self.heap.layout().policy);
         let totals = RingTotals::of(at, policy, |slot| !self.dead.is_alive(slot)).unwrap();
@@ -163,7 +163,7 @@ fn what_the_dead_left_is_ended_in_short_steps() {
             match by {
                 0 => drop(world.attach(0)),
                 1 => {
-                    // A few at a time, as they are in the way.
+                    // A few at a time, when they block a publish.
                     let mut publishes = 0;
                     while world.heap.shared().held_up() == Some(0) {
                         world.publish(&mut writers[1], 8);
@@ -172,7 +172,7 @@ fn what_the_dead_left_is_ended_in_short_steps() {
                     }
                 }
                 _ => {
-                    // Its slot is the one after the last, as a dead process is asked for.
+                    // The recovery has the slot after the last, and asks whether slot 0 is dead.
                     let recovered = recover(world.heap.shared(), 7, &world.dead).unwrap();
                     assert_eq!(recovered.swept.len(), 1);
                     world.check("recover");
@@ -202,7 +202,7 @@ fn after_a_death_the_records_are_counted_in_short_steps_until_all_are() {
     }
 }
 
-/// Publishes in sequences, the shortest records, until there is no more room before the limit.
+/// Publishes the shortest records in sequences, until there is no more room before the limit.
 fn fill_block(world: &World) {
     let word = RecordWord::of(KIND, 0);
     while section(world.heap.ring(), word, &[], None, || true) == Some(Sequence::Done) {}
@@ -243,7 +243,7 @@ fn a_ring_per_cpu_is_opened_in_short_steps() {
     }
 }
 
-/// Another process moves the head at every thousandth record that an advance goes over.
+/// Another process moves the head at every thousandth record that an advance passes.
 fn an_advance_ends_although(move_head: fn(u64) -> u64) {
     let heap = Arc::new(HeapRing::new(1 << 20, Policy::Drop).unwrap().many(PRODUCERS));
     let dead = Dead::default();
@@ -279,7 +279,7 @@ fn an_advance_ends_although_the_head_is_moved_on_under_it() {
 }
 
 /// A ring with a reservation of slot 0 at the head, a record, a reservation of slot 1, which stays open, and records
-/// of slot 2. What walks from the head on is overtaken after its first step.
+/// of slot 2. A walk from the head is overtaken after its first step.
 struct Overtaken {
     heap: Arc<HeapRing>,
     one: (SharedWriter, Reserved),
@@ -289,10 +289,10 @@ struct Overtaken {
 
 impl Overtaken {
     const SIZE: u64 = 4 << 10;
-    /// Where the walk's second record is, and where the reservation of slot 1.
+    /// The positions of the walk's second record and of the reservation of slot 1.
     const SECOND: u64 = 16;
     const OPEN: u64 = 32;
-    /// A slot that nobody has.
+    /// A slot without a producer.
     const DEAD: u32 = 3;
 
     fn new() -> Self {
@@ -315,8 +315,8 @@ impl Overtaken {
         Overtaken { heap, one: (one, first), two: (two, open), three }
     }
 
-    /// Others publish until the ring is full up to the open reservation: over the walk's second record comes a payload
-    /// that looks like this record.
+    /// Other producers publish until the ring is full up to the open reservation. A payload that looks like the record
+    /// `forged` overwrites the walk's second record.
     fn overtake(mut by: SharedWriter, heap: &HeapRing, forged: RecordWord) {
         let (at, dead) = (heap.shared(), Dead::default());
         while at.producer_pos() < Self::SIZE {
@@ -327,7 +327,7 @@ impl Overtaken {
         assert_eq!((at.ring().tail(), at.ring().head()), (Self::OPEN, Self::OPEN));
     }
 
-    /// Nothing has passed the open reservation, or changed what is behind it.
+    /// Checks that nothing has passed the open reservation, or changed the records behind it.
     fn check(heap: &HeapRing, (mut two, open): (SharedWriter, Reserved)) {
         let (at, dead) = (heap.shared(), Dead::default());
         assert_eq!(at.ring().head(), Self::OPEN);
@@ -342,7 +342,7 @@ impl Overtaken {
     }
 }
 
-/// Publishes a record whose payload is a word twice.
+/// Publishes a record with the same word twice as its payload.
 fn publish_words(by: &mut SharedWriter, heap: &HeapRing, word: RecordWord) {
     let payload = [word.raw().to_le_bytes(); 2].concat();
     let write = |reserved: &Reserved| fill(heap.ring(), reserved, &payload);

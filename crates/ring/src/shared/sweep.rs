@@ -1,9 +1,9 @@
-//! Ending what dead owners left open, and the advance of `data_head` over what has ended.
+//! The end of reservations that dead owners left open, and the advance of `data_head` over records that have ended.
 //!
-//! While the lock is held, other producers can do nothing, and lose records if it takes long. So what
-//! is done under it goes over a number of records that does not depend on the ring's size
-//! ([`STEPS`]); what is left is done without the lock, at the next hold of it, or when it is in
-//! somebody's way.
+//! While the lock is held, other producers can do nothing, and lose records if this takes long. Therefore work
+//! under the lock passes a number of records that does not depend on the ring's size
+//! ([`STEPS`]). The rest is done without the lock, at the next hold of it, or when it blocks a
+//! producer.
 
 use crate::record::{RecordAt, Walk};
 use crate::recount::totals_interval;
@@ -15,27 +15,28 @@ use perfring_abi::{Hole, RecordWord};
 /// Moves `data_head` over the records that have ended, and returns its new position.
 ///
 /// Called after a full fence (O) by a producer that ends a reservation, or publishes behind an open
-/// one: one side sees the other, so `data_head` is always before an open reservation or at the end.
+/// reservation. One side sees the other, so `data_head` is always before an open reservation or at the end.
 ///
 /// There is no ABA: a position is never reused, and the words that led from `head` on remain until
-/// `head` has passed them, so a swap that succeeds was right. One that fails says nothing of them: the walk may have
-/// been overtaken by a whole ring, and have read what is in their place. It is
-/// done again, as whoever moved the head may have stopped at this caller's record, which nobody else would pass.
+/// `head` has passed them, so a swap that succeeds was right. A swap that fails proves nothing: the walk may have
+/// been overtaken by a whole ring, and have read newer words in their place. The walk is
+/// then repeated, because the process that moved the head may have stopped at this caller's record, which no other process
+/// would pass.
 ///
-/// It takes at most two steps and a swap for each record of a ring, whatever other processes store in
+/// It takes at most two steps and a swap for each record of a ring, regardless of other processes' stores to
 /// the page:
 ///
-/// * It goes no further than to where `producer_pos` was at first. What is reserved beyond ends after
-///   this caller's end (O), so that the advance which follows finds this caller's end, and passes it.
-/// * Where another process has moved the head, this goes on from there. It goes over no more than a ring a second time.
-/// * The head of a sound ring never goes back. Where it does, this returns it, and the next
+/// * It goes no further than the first load of `producer_pos`. Later reservations end after
+///   this caller's end (O), so the advance after their end finds this caller's end, and passes it.
+/// * If another process has moved the head, this continues from there. It passes no more than a ring a second time.
+/// * The head of a sound ring never decreases. If it does, this returns it, and the next
 ///   reservation that looks for room reports damage.
 #[inline(always)]
 pub(crate) fn advance(at: Shared<'_>) -> u64 {
     advance_by::<{ usize::MAX }>(at)
 }
 
-/// The most records that one piece of work under the lock goes over.
+/// The most records that one piece of work under the lock passes.
 pub(crate) const STEPS: usize = 256;
 
 /// Like [`advance`], over [`STEPS`] records and no further. The caller advances when it has released
@@ -88,28 +89,28 @@ fn advance_by<const MOST: usize>(at: Shared<'_>) -> u64 {
     }
 }
 
-/// Repairs what an owner that died under the lock left incomplete. It may itself be interrupted
-/// anywhere: its successor repeats it.
+/// Repairs the state of an owner that died under the lock. The repair may be interrupted
+/// anywhere: the next owner repeats it.
 ///
-/// What needs no repair: bytes and headers beyond `producer_pos` belong to nobody; a sequence latch
+/// These need no repair: bytes and headers beyond `producer_pos` belong to no record; a sequence latch
 /// has one whole copy; a tail mark without its tail does not fit `data_tail`.
 pub(crate) fn repair(at: Shared<'_>, dead: u32) {
     let line = &at.ring.header.shared;
     // Its counts may be partly changed.
     line.running_stale.store(1, Ordering::Relaxed);
-    // It published a record by `data_head` and had not moved `producer_pos` after it.
+    // The owner may have published a record by `data_head`, and not moved `producer_pos` after it.
     let head = at.ring.header.data_head.load(Ordering::Acquire); // B
     if at.producer_pos() < head {
         line.producer_pos.store(head, Ordering::Release); // O
     }
     if (dead as usize) < at.slots.len() {
-        // What it left open further on is ended when it is in somebody's way.
+        // Its reservations further on are ended when they block a producer.
         sweep(at, dead, at.ring.head());
     }
 }
 
-/// Ends what a dead producer left open among the next [`STEPS`] records from `from` on, under the
-/// lock: makes a hole of each of its reservations, counted as reclaimed. Returns where to go on, if
+/// Ends a dead producer's reservations among the next [`STEPS`] records from `from` on, under the
+/// lock: makes a hole of each, counted as reclaimed. Returns the position to continue from, if
 /// there is more. The caller advances when it has released the lock.
 pub(crate) fn sweep(at: Shared<'_>, dead: u32, from: u64) -> Option<u64> {
     let slot = &at.slots[dead as usize];
@@ -141,13 +142,13 @@ pub(crate) fn sweep(at: Shared<'_>, dead: u32, from: u64) -> Option<u64> {
     if swept > 0 {
         figures.store(at, dead, NOWHERE);
     }
-    fence(Ordering::SeqCst); // O, as at every end
+    fence(Ordering::SeqCst); // O, like at every end
     advance_under_lock(at);
     rest
 }
 
-/// How often a walk without the lock is begun again. It has nothing to find where it is overtaken so often: the head
-/// stops at what a dead producer has left open.
+/// How often a walk without the lock restarts. A walk that is overtaken so often has nothing to find, because the head
+/// stops at a dead producer's reservation.
 const OVERTAKEN: u32 = if cfg!(loom) { 2 } else { 100 };
 
 /// Returns the first open reservation from `from` on whose owner is dead, and the owner's slot.
@@ -160,7 +161,7 @@ pub(crate) fn next_dead<P: System>(
     for _ in 0..OVERTAKEN {
         let from = from.max(at.ring.head());
         let found = find_dead(at, liveness, from);
-        // F, pairs with E: where the tail has passed `from`, the walk may have read what is in its records' place.
+        // F, pairs with E: if the tail has passed `from`, the walk may have read newer words in its records' place.
         if at.ring.tail() <= from {
             return found;
         }
@@ -185,7 +186,7 @@ fn find_dead<P: System>(at: Shared<'_>, liveness: &P, from: u64) -> Option<(Reco
     None
 }
 
-/// Stores since when the head has not moved, for observers of the ring.
+/// Stores the time since which the head has not moved, for observers of the ring.
 pub(crate) fn note_stuck<P: System>(at: Shared<'_>, liveness: &P, head: u64) {
     let line = &at.ring.header.shared;
     // Relaxed: hints for people.
