@@ -12,17 +12,17 @@
 //! * The type table behind them is seen as `&[AtomicU64]`, and added to only through a writable
 //!   mapping.
 //! * The data area is seen as `&[AtomicU64]` by the algorithm. Payload bytes are seen as `&mut
-//!   [u8]` by the one exclusive producer between reserve and commit, and as `&[u8]` by the one
+//!   [u8]` by the exclusive producer between reserve and commit, and as `&[u8]` by the
 //!   consumer of a drop ring between the acquired head and the released tail. In both spans the
 //!   protocol lets no other process write there; the consumer itself stores words back unchanged,
 //!   between two borrows. Observers of an overwrite ring may *read* a reservation while it is
 //!   filled: they do so by atomic loads in their own mapping, and discard the result; this has no
 //!   effect on the producer.
 //! * In a shared ring, reservations of several producers are open at the same time: each position
-//!   is given out once, under the ring's lock, and what is reserved and not published is less than
+//!   is given out once, under the ring's lock, and the unpublished reservations are less than
 //!   a ring, so no two of them overlap. A process that turns a dead producer's reservation into a
-//!   hole writes its header word alone. The kernel's lock says that the producer is dead: no thread
-//!   of it runs.
+//!   hole writes its header word alone. The kernel's lock proves that the producer is dead: none of its threads
+//!   runs.
 //! * The AUX area is handed out in the same way, pinned by `aux_tail`. The kernel's rings are seen
 //!   like a ring's header and words, and so are its BPF maps. The proofs stand at `Sight::pinned`, for reading, and at
 //!   `deref_mut` of the two reservations, for writing.
@@ -30,14 +30,14 @@
 //! * A forked child has private memory instead of its parent's mappings, see `sys/fork.rs`: a slice
 //!   that it inherited is its own.
 //! * A process that breaks the protocol (it can, if it may write the file) can change bytes under
-//!   such a slice. A consumer borrows in place, and a producer lends the ring's bytes, only where nobody but
-//!   its own user may write the file, or by a [`Promise`], see `file/trust.rs`; elsewhere, and in an observer,
+//!   such a slice. A consumer borrows in place, and a producer lends the ring's bytes, only if no other
+//!   user may write the file, or by a [`Promise`], see `file/trust.rs`. Otherwise, and in an observer,
 //!   records are copies, and reservations are private memory, see `map/loan.rs`. No
 //!   length or position that this code uses is read from the shared page without a check.
 //! * A file that is truncated loses its pages, and touching them raises SIGBUS. In a process that
 //!   called [`install_sigbus_handler`], or mapped a file that other users may write, private memory takes their
 //!   place, see `sys/sigbus.rs`.
-//! * Every attach maps the file anew, so two handles in one process never share an address.
+//! * Every attach maps the file again, so two handles in one process never share an address.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod bpf;
@@ -102,8 +102,8 @@ pub use sys::rseq::{NoRseq, RseqRegistration};
 pub use sys::sigbus::install_sigbus_handler;
 pub use sys::thread_context::ThreadContext;
 
-/// A ring's file and what is around it: who holds a ring, what is left of the dead, what a file system is. For tools, and
-/// for programs that keep directories of rings.
+/// A ring's file and its surroundings: a ring's holders, the remains of dead processes, the properties of file systems. For
+/// tools, and for programs that keep directories of rings.
 pub mod files {
     pub use crate::file::create::create;
     pub use crate::file::draft_name::{dead_drafts, remove_dead_drafts};

@@ -1,7 +1,7 @@
 //! The three commands of `bpf(2)` that find a map. None of them changes anything.
 //!
-//! Descriptors may always write, because the kernel maps no map by one that may only read: it takes such a mapping for a
-//! private one.
+//! Descriptors may always write, because the kernel maps no map by a read-only descriptor: it takes such a mapping for a
+//! private mapping.
 
 use nix::libc;
 use std::ffi::CStr;

@@ -40,11 +40,11 @@ impl fmt::Display for BpfPlace {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NoBpfMap {
-    /// There is no such path, or no map with this id.
+    /// The path, or a map with this id, does not exist.
     NotFound,
     /// The path is not on a BPF file system.
     NotPinned,
-    /// The pinned object is no map: it is what this says.
+    /// The pinned object is no map, but of this kind.
     NotMap(&'static str),
     /// A map of another kind: `enum bpf_map_type`.
     Kind(u32),
@@ -54,7 +54,7 @@ pub enum NoBpfMap {
     Denied,
     /// The map was frozen: no process can write its consumer's page any more.
     Frozen,
-    /// The kernel has no such system call, or no such command.
+    /// The kernel lacks the system call, or the command.
     Missing,
     /// The process has reached its limit of descriptors.
     Descriptors,
@@ -176,8 +176,8 @@ impl AsFd for BpfMap {
     }
 }
 
-/// Returns what an object of BPF is, if the kernel says so and it is no map. `bpf(2)` would take a program's properties for
-/// a map's.
+/// Returns the kind of a BPF object, if the kernel names it and it is no map. `bpf(2)` would take a program's properties for
+/// a map's properties.
 fn other_object(fd: &OwnedFd) -> Option<&'static str> {
     let link = fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()?;
     let name = link.to_string_lossy();

@@ -92,7 +92,7 @@ impl MappedBpf {
         }
     }
 
-    /// Returns the next of what was there at the last poll, and passes over it: see [`BpfReader::next`].
+    /// Returns the next record or gap before the last poll's end, and passes over it: see [`BpfReader::next`].
     ///
     /// # Errors
     /// [`BpfFault`].
@@ -110,14 +110,14 @@ impl MappedBpf {
         }
     }
 
-    /// Limits reading to what is reserved now.
+    /// Limits reading to the present reservations.
     pub fn limit(&mut self) {
         if !self.children.forked() {
             self.reader.limit(&view(&self.consumer, &self.ring, self.page));
         }
     }
 
-    /// Returns the end of what is reserved now.
+    /// Returns the end of the present reservations.
     #[must_use]
     pub fn live_head(&self) -> u64 {
         match self.children.forked() {

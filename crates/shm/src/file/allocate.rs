@@ -1,6 +1,6 @@
-//! Space for a ring's file. A page without a block gets one when it is touched, and SIGBUS where the file system is full. So a
-//! ring is allocated when it is made, and what a sparse copy has lost (`cp --sparse`, `rsync -S`, `tar -S`) when a process
-//! attaches to write.
+//! Space for a ring's file. The first touch of a page without a block allocates the block, or raises SIGBUS if the file system
+//! is full. Therefore a ring is allocated when it is made. The blocks that a sparse copy has lost (`cp --sparse`, `rsync -S`,
+//! `tar -S`) are allocated when a process attaches to write.
 
 use crate::file::error::AttachError;
 use crate::file::file_system::FileSystem;
@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 const PIECE_LEAST: u64 = 64 << 10;
 
 /// Allocates `size` bytes with `piece`, which gets an offset and a length. A call that a signal interrupts is repeated with half
-/// the length: the kernel takes back what such a call has allocated, and a shorter one ends before the next signal.
+/// the length: the kernel frees the blocks of an interrupted call, and a shorter call ends before the next signal.
 pub(super) fn allocate(
     size: u64,
     mut piece: impl FnMut(u64, u64) -> Result<(), Errno>,

@@ -17,7 +17,7 @@ const OFTEN: Duration = Duration::from_millis(10);
 /// ring's name appears in its directory.
 ///
 /// # Errors
-/// Those of `attach`, except [`AttachError::NotFound`] and [`AttachError::Removed`] before the time
+/// The errors of `attach`, except [`AttachError::NotFound`] and [`AttachError::Removed`] before the time
 /// is over.
 pub fn when_there<T>(
     location: impl Into<Location>,
@@ -49,7 +49,7 @@ pub fn when_there<T>(
     }
 }
 
-/// What the kernel reports of the directory that a ring is to appear in.
+/// The kernel's reports about the directory in which a ring is expected.
 struct AppearWatch {
     path: PathBuf,
     inotify: Option<Inotify>,
@@ -64,7 +64,7 @@ impl AppearWatch {
         watch
     }
 
-    /// Watches the directory, also one that has replaced another.
+    /// Watches the directory, also after another directory has replaced it.
     fn begin(&mut self) {
         let dir = match self.path.parent() {
             Some(dir) if dir != Path::new("") => dir,

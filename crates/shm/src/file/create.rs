@@ -41,7 +41,7 @@ use std::path::{Path, PathBuf};
 pub struct RingOptions {
     /// Bytes of the data area: a power of two, at least a page. Default 1 MiB.
     pub size: u64,
-    /// What a full ring does. Default [`Policy::Drop`].
+    /// The action of a full ring. Default [`Policy::Drop`].
     pub policy: Policy,
     /// How an overwrite ring makes room. Default [`Evict::Exact`].
     pub evict: Evict,
@@ -73,11 +73,11 @@ pub struct RingOptions {
     /// each process, a histogram with the usual buckets 5.1 KiB. Needs a type table, in which an instrument takes some hundred
     /// bytes. Default 0.
     pub metrics_size: u64,
-    /// The file's mode bits, whatever the umask. Default `0o600`; `0o640` lets a group observe. A directory of rings per CPU lets
-    /// the same users in, and is sticky where all may write: `0o1777` for `0o666`.
-    /// Whoever may read the file can also take a read lock on it, which keeps others from attaching
-    /// ([`AttachError::ReadLocked`](crate::AttachError::ReadLocked)); `perfring doctor` names the
-    /// process that does.
+    /// The file's mode bits, regardless of the umask. Default `0o600`; `0o640` lets a group observe. A directory of rings per
+    /// CPU admits the same users, and is sticky if all may write: `0o1777` for `0o666`.
+    /// A process that may read the file can also take a read lock on it, which prevents attaches
+    /// ([`AttachError::ReadLocked`](crate::AttachError::ReadLocked)); `perfring doctor` names such a
+    /// process.
     pub mode: u32,
     /// Whether `open_or_create` accepts an existing ring of any owner and any mode. Default false: the ring, and each symbolic
     /// link from its name to it, must belong to this process's user or to root, and its mode must give no other user more
@@ -118,7 +118,7 @@ impl RingOptions {
         RingOptions { producers: Producers::Many, ..RingOptions::default() }
     }
 
-    /// Returns the options of a set of rings per CPU: what each of them is made with.
+    /// Returns the options with which each ring of a set of rings per CPU is made.
     #[must_use]
     pub fn per_cpu() -> Self {
         RingOptions { producers: Producers::Cpu, ..RingOptions::default() }
@@ -245,7 +245,7 @@ pub fn create(location: impl Into<Location>, options: &RingOptions) -> Result<()
         draft.name(&path, options.mode)
     };
     match Draft::unnamed(&location, &path).map(make) {
-        // It could not be linked, or there is no such draft here.
+        // The draft could not be linked, or this file system has no files without a name.
         Some(Err(CreateError::Io { step: NAMING, .. })) | None => {
             make(Draft::new(&location, &path, &layout)?)
         }
@@ -265,14 +265,14 @@ fn failed(location: &Location, step: &'static str) -> impl FnOnce(io::Error) -> 
 struct Draft<'a> {
     location: &'a Location,
     file: File,
-    /// What can be linked.
+    /// The path to link.
     path: PathBuf,
     named: bool,
 }
 
 impl<'a> Draft<'a> {
-    /// Makes a file without a name, of which a process that dies leaves nothing. `None` where there are no such files, or
-    /// nothing to link one by: a file system without `O_TMPFILE`, or no `/proc`.
+    /// Makes a file without a name, so that a process that dies leaves nothing. `None` if the system has no such files, or
+    /// cannot link them: a file system without `O_TMPFILE`, or no `/proc`.
     fn unnamed(location: &'a Location, path: &Path) -> Option<Self> {
         let Location::File(_) = location else { return None };
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
@@ -360,7 +360,7 @@ impl<'a> Draft<'a> {
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        // After a rename there is nothing to remove. A draft that could not be removed is one of the dead ones soon.
+        // After a rename there is nothing to remove. A draft that could not be removed soon counts as a dead draft.
         if self.named {
             let _ = fs::remove_file(&self.path);
         }

@@ -5,13 +5,13 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// Creates a directory with this mode, whatever the umask is.
+/// Creates a directory with this mode, regardless of the umask.
 ///
-/// A directory that inherits its parent's group (set-group-ID) keeps that: what is made in it then belongs to the group of
-/// those that read it, as in a volume of several containers.
+/// A directory that inherits its parent's group (set-group-ID) keeps the bit. Its files then belong to the group of
+/// their readers, for example in a volume of several containers.
 ///
 /// # Errors
-/// Those of `mkdir` and `chmod`; [`io::ErrorKind::AlreadyExists`] if there is something of that name.
+/// The errors of `mkdir` and `chmod`; [`io::ErrorKind::AlreadyExists`] if the name exists.
 pub fn create_dir(path: &Path, mode: u32) -> io::Result<()> {
     DirBuilder::new().mode(mode & 0o777).create(path)?;
     let inherited = metadata(path)?.mode() & 0o2000;

@@ -18,7 +18,7 @@ pub enum CreateError {
         /// The location that was asked for.
         location: Location,
     },
-    /// The name is that of a symbolic link, and nothing is where it leads.
+    /// The name is a symbolic link to a path that does not exist.
     #[error(
         "{location} is a symbolic link to {}, which does not exist: name that path, or remove the link first",
         .leads_to.display()
@@ -81,7 +81,7 @@ pub enum CreateError {
         /// The name, without `shm:`.
         name: String,
     },
-    /// This build makes no named segments, but attaches to those of others.
+    /// This build makes no named segments, but attaches to existing segments.
     #[error(
         "this build makes no segments such as shm:{name}: enable the feature `segments` of `perfring`, or \
          name the file, /dev/shm/{name}"
@@ -137,7 +137,7 @@ pub enum CreateError {
         /// The size that was asked for.
         size: u64,
     },
-    /// Records are to say who wrote them, in a ring in which they cannot.
+    /// `sample_id` is set for a ring whose records cannot have it.
     #[error(
         "sample_id needs rings per CPU with timestamps and without an AUX area: add the producers \
          cpu and time, and leave out aux_size"

@@ -70,7 +70,7 @@ fn a_ring_in_the_making_has_no_name_and_a_death_leaves_nothing() {
     // Another one does not replace it.
     let draft = Draft::unnamed(&location, &path).unwrap();
     assert!(matches!(draft.name(&path, 0o600), Err(CreateError::Exists { .. })));
-    // Nor does one with a name, of a file system that has no files without; and it leaves nothing.
+    // A draft with a name, for file systems without nameless files, does not either; and it leaves nothing.
     let draft = Draft::new(&location, &path, &layout).unwrap();
     assert_eq!(names().count(), 2);
     assert!(matches!(draft.name(&path, 0o600), Err(CreateError::Exists { .. })));

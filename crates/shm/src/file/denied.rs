@@ -1,4 +1,4 @@
-//! Why the system does not open, make or remove a ring's file: what forbids it, by its path.
+//! The reasons why the system does not open, make or remove a ring's file, with the path of the obstacle.
 
 use crate::file::create_error::CreateError;
 use crate::file::error::AttachError;
@@ -11,7 +11,7 @@ use std::{fs, iter};
 
 /// Said of a ring inside a larger file.
 pub(crate) const WITHIN: &str = "a ring inside a larger file can only be read";
-/// Symbolic links that are followed to find what is wrong: as many as the system follows.
+/// The number of symbolic links that are followed to find the obstacle: as many as the system follows.
 const LINKS: usize = 40;
 
 /// Returns the error of an `open(2)` that failed like this, for reading or for `wanted`.
@@ -39,7 +39,7 @@ pub(crate) fn opening(location: &Location, source: io::Error, wanted: &'static s
             }
             _ => said(source.kind(), "the symbolic links on the way lead in a circle".to_owned()),
         }),
-        // A socket, for one, cannot be opened.
+        // For example, a socket cannot be opened.
         _ => match fs::metadata(&path).as_ref().ok().and_then(irregular) {
             Some(kind) => io(said(ErrorKind::InvalidInput, kind.to_owned())),
             None => io(source),
@@ -48,7 +48,7 @@ pub(crate) fn opening(location: &Location, source: io::Error, wanted: &'static s
 }
 
 impl CreateError {
-    /// Returns the error of a file or directory that could not be made at this location. It names what forbids that, where
+    /// Returns the error of a file or directory that could not be made at this location. It names the obstacle if
     /// the system's error does not.
     #[doc(hidden)] // for other crates of perfring
     #[must_use]
@@ -113,7 +113,7 @@ fn said(kind: ErrorKind, why: String) -> io::Error {
     io::Error::new(kind, why)
 }
 
-/// Returns what a file is that is neither a regular file nor a directory.
+/// Returns the kind of a file that is neither a regular file nor a directory.
 #[must_use]
 pub fn irregular(meta: &fs::Metadata) -> Option<&'static str> {
     let kind = meta.file_type();
@@ -155,7 +155,7 @@ fn unsearchable(path: &Path) -> Option<PathBuf> {
     None
 }
 
-/// Returns the error for a path that leads through what is no directory.
+/// Returns the error for a path with a component that is no directory.
 fn not_a_directory(path: &Path, source: io::Error) -> io::Error {
     let dirs: Vec<&Path> = dir_of(path).ancestors().collect();
     match dirs.iter().rev().find(|dir| fs::metadata(dir).is_ok_and(|meta| !meta.is_dir())) {

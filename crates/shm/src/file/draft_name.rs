@@ -1,5 +1,5 @@
-//! The temporary names of rings in the making, where a file cannot be made without a name, and those that processes left
-//! behind when they were killed.
+//! The temporary names of unfinished rings, on file systems without nameless files, and the names that killed processes left
+//! behind.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
@@ -30,7 +30,7 @@ pub(super) fn hold(draft: &File) {
 /// [`remove_dead_drafts`] removes them.
 ///
 /// # Errors
-/// Those of reading the directory.
+/// The errors of reading the directory.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -50,8 +50,8 @@ pub fn dead_drafts(dir: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
     Ok(dead)
 }
 
-/// Removes what [`dead_drafts`] returns: a creation that needs such a name does so, and `perfring prune`. Files that this user may
-/// not remove stay.
+/// Removes the files of [`dead_drafts`]. A creation that needs such a name and `perfring prune` call it. Files that this user
+/// may not remove stay.
 pub fn remove_dead_drafts(dir: impl AsRef<Path>) {
     for dead in dead_drafts(dir).unwrap_or_default() {
         let _ = fs::remove_file(dead);

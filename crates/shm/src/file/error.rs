@@ -37,7 +37,7 @@ pub(crate) const COPIED_AUX_MAX: u64 = 256 << 20;
 #[derive(Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// There is no file with this name, or the name is that of a symbolic link, and nothing is where it leads.
+    /// No file has this name, or the name is a symbolic link to a path that does not exist.
     #[error(
         "{location}{} does not exist",
         .leads_to.as_ref().map_or(String::new(), |to| format!(" is a symbolic link to {}, which", to.display()))
@@ -94,10 +94,10 @@ pub enum AttachError {
     Bad {
         /// The file's location.
         location: Location,
-        /// What is wrong with its header or its length.
+        /// The fault of its header or its length.
         source: BadRing,
     },
-    /// Positions or records are ones that no producer leaves.
+    /// No producer leaves such positions or records.
     #[error("{location}: {source}; `perfring dump` shows what can still be read")]
     Corrupt {
         /// The ring's location.
@@ -165,8 +165,8 @@ pub enum AttachError {
         slots: u32,
     },
     /// The seat is free, and cannot be taken: a process that may read the file has a read lock on its
-    /// byte, as no program of perfring does. (`perfring doctor` has one for a moment on a byte that no
-    /// ring uses, which a removal at that moment meets.)
+    /// byte. Programs of perfring take no such lock. (`perfring doctor` takes one for a moment, on a byte that no
+    /// ring uses. A removal at that moment fails.)
     #[error(
         "{location} has a read lock on it, which prevents every attach: `perfring doctor` names the \
          process that has it; end that, and let only who must read the ring (its mode, or its directory's)"
@@ -175,8 +175,8 @@ pub enum AttachError {
         /// The ring's location.
         location: Location,
     },
-    /// The file is in the upper directory of an overlay. Who opens it through the overlay has its locks
-    /// on another inode, so that neither would see that the other is there.
+    /// The file is in the upper directory of an overlay. A process that opens it through the overlay has its locks
+    /// on another inode. The two processes would not see each other.
     #[error(
         "{location} is in the upper directory of an overlay, where the locks of those who open it as {} are not \
          seen: attach by that path, or make the ring on a tmpfs that both mount",
@@ -218,7 +218,7 @@ pub enum AttachError {
     Rseq {
         /// The ring's location.
         location: Location,
-        /// What is missing.
+        /// The missing feature.
         source: NoRseq,
     },
     /// The lock of a shared ring is held by a live producer that does not continue.
@@ -232,10 +232,10 @@ pub enum AttachError {
         location: Location,
         /// The slot of the producer that holds the lock.
         slot: u32,
-        /// That producer.
+        /// The producer that holds the lock.
         holder: OwnerInfo,
     },
-    /// A reader with [`Trust::Nobody`](crate::Trust::Nobody) copies payloads, and this ring's may
+    /// A reader with [`Trust::Nobody`](crate::Trust::Nobody) copies payloads, and the payloads of this ring may
     /// be larger than its limit.
     #[error(
         "{location} has an AUX area of {size} bytes, and a reader that trusts nobody copies from no more than \

@@ -1,4 +1,4 @@
-//! The file system that a ring is on, and what does not hold there. `proto/ABI.md` has the whole table.
+//! The file system of a ring, and the promises that fail there. `proto/ABI.md` has the whole table.
 
 use crate::file::location::Location;
 use nix::sys::statfs::{FsType, Statfs, fstatfs, statfs};
@@ -28,7 +28,7 @@ const OVERLAY: i64 = 0x794c_7630;
 const OTHERS: [(i64, &str); 4] =
     [(0xef53, "ext4"), (XFS, "xfs"), (OVERLAY, "overlay"), (0xf2f5_2010, "f2fs")];
 
-/// A kind of file system, and what a ring on it is not promised.
+/// A kind of file system, and the promises that a ring there lacks.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -51,7 +51,7 @@ impl FileSystem {
     /// Returns the file system of a ring, or of a directory for rings.
     ///
     /// # Errors
-    /// Those of `statfs(2)`.
+    /// The errors of `statfs(2)`.
     pub fn of(location: impl Into<Location>) -> io::Result<Self> {
         Ok(Self::new(&statfs(&location.into().path())?))
     }
@@ -82,7 +82,7 @@ impl FileSystem {
         self.free
     }
 
-    /// Returns its name, such as "tmpfs"; "type" and a number for one that is not known here.
+    /// Returns its name, such as "tmpfs"; "type" and a number for an unknown file system.
     #[must_use]
     pub fn name(&self) -> String {
         let mut known = [&MEMORY[..], &COPY_ON_WRITE, &REMOTE, &OTHERS].into_iter().flatten();
@@ -117,7 +117,7 @@ impl FileSystem {
         }
     }
 
-    /// Returns what to know about rings there, where they work.
+    /// Returns a note about rings on a file system that works.
     #[must_use]
     pub fn note(&self) -> Option<&'static str> {
         match self.kind {
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn what_does_not_hold_is_said_of_each_file_system() {
-        // The kernel's numbers, as nix has them.
+        // The kernel's numbers, from nix.
         use nix::sys::statfs as magic;
         let number = |kind: FsType| i64::from(kind.0 as u32);
         for (kind, name, warns, notes) in [
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(of(i64::from(0x9123_683e_u32 as i32 as u32)).name(), "btrfs");
     }
 
-    /// What a name in the document stands for here.
+    /// Returns the names in this module for a name in the document.
     fn names_of(in_document: &str) -> Vec<&str> {
         match in_document {
             "overlayfs" => vec!["overlay"],
@@ -193,7 +193,7 @@ mod tests {
         let mut missing = all.clone();
         for row in rows.map_while(|line| line.strip_prefix("| ")) {
             let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-            // Without what is in brackets, of which there is one at most.
+            // Without the text in brackets, of which there is at most one.
             let (before, bracket) = cells[0].split_once(" (").unwrap_or((cells[0], ")"));
             let in_document =
                 format!("{before}{}", bracket.split_once(')').unwrap().1).to_lowercase();

@@ -6,8 +6,8 @@ use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::JOIN_LOCK_BYTE;
 use perfring_ring::{Ring, System, drop_dead, slowest_seats};
 
-/// Rounds in which a waiting producer spins. After that it yields, as the lock's holder may be a
-/// thread that was preempted for it.
+/// Rounds in which a waiting producer spins. After that it yields, because the lock's holder may be a
+/// thread that was preempted for the waiting producer.
 const SPIN_ROUNDS: u32 = 16;
 
 /// `PAUSE` instructions of the first round, some 0.4 µs. The core that has the lock's cache line
@@ -21,8 +21,8 @@ pub(crate) struct FileLocks(pub(crate) RingFile);
 
 impl System for FileLocks {
     fn is_alive(&self, slot: u32) -> bool {
-        // An invalid slot means that the ring is corrupt, so nothing is taken over. Nor is it if
-        // the query fails: a file system without such locks has no shared rings. VERIFICATION.md's "The
+        // An invalid slot means that the ring is corrupt, so nothing is taken over. If the query fails, nothing is
+        // taken over either: a file system without such locks has no shared rings. VERIFICATION.md's "The
         // dead that look alive" has both.
         slot > self.0.layout.slots || self.0.is_held(SeatId::Producer(slot)).unwrap_or(true)
     }
@@ -53,8 +53,8 @@ pub(crate) fn is_dead(ring: &RingFile) -> impl Fn(u32) -> bool + use<> {
     move |slot| !liveness.is_alive(slot)
 }
 
-/// Drops dead consumers from those that are waited for, if the slowest is dead. Returns whether there
-/// were any. Does nothing while another process joins or does the same: then the next call does it.
+/// Drops dead consumers from the awaited consumers, if the slowest is dead. Returns whether there
+/// were any. Does nothing while another process joins or drops consumers: then the next call does it.
 pub(crate) fn drop_dead_of(ring: &RingFile, at: Ring<'_>) -> bool {
     let is_dead = |seat| !ring.is_held(SeatId::Named(seat)).unwrap_or(true);
     if ring.layout.consumers == 0 || !slowest_seats(at).any(is_dead) {

@@ -44,9 +44,9 @@ impl Location {
         }
     }
 
-    /// Returns the name of the ring with this layout, with `\u{fffd}` for what is not UTF-8: the name of its file. Of a ring
-    /// per CPU, or with priority beside these, the name of its directory comes first, as in `requests/cpu3`: the rings of all
-    /// sets have the same names.
+    /// Returns the name of the ring with this layout: the name of its file, with `\u{fffd}` for bytes that are not UTF-8. The
+    /// name of a ring per CPU, or of a priority ring beside these, begins with its directory, as in `requests/cpu3`, because the
+    /// rings of all sets have the same names.
     #[must_use]
     pub fn name(&self, layout: &Layout) -> String {
         let path = match self {
@@ -137,12 +137,12 @@ fn of_str(text: &str) -> Location {
     }
 }
 
-/// Converts an OS string as a string. One that is not UTF-8 is a path.
+/// Converts an OS string like a string. An OS string that is not UTF-8 is a path.
 fn of_os_str(text: &OsStr) -> Location {
     text.to_str().map_or_else(|| Location::File(text.into()), of_str)
 }
 
-/// Converts a path, whatever it begins with.
+/// Converts a path, even if it begins with `shm:`.
 fn of_path(path: &Path) -> Location {
     Location::File(path.to_owned())
 }

@@ -1,4 +1,4 @@
-//! Opening a ring, or making it if there is none.
+//! Opening a ring, or making it if it does not exist.
 
 use crate::file::create::{RingOptions, create};
 use crate::file::create_error::CreateError;
@@ -46,7 +46,7 @@ pub enum OpenError {
         found: String,
     },
     /// The ring, a symbolic link to it, or the directory of a set of rings belongs to another user. That user may have put it
-    /// there for this program to write to.
+    /// there so that this program writes to it.
     #[error(
         "{location}{} belongs to user {owner}, and this program is about to write there: name another place, have that user or \
          root remove it, or set any_owner, which accepts any owner and any mode",
@@ -77,7 +77,7 @@ pub enum OpenError {
 
 perfring_abi::debug_by_display!(OpenError);
 
-/// Attaches to a ring by `attach`, and makes it first if there is none. Processes that call this at
+/// Attaches to a ring by `attach`, and makes it first if it does not exist. Processes that call this at
 /// once get one ring. `file_of` returns the file that was attached to.
 ///
 /// # Errors
@@ -119,7 +119,7 @@ pub fn open_or_create<T>(
     Ok(attached)
 }
 
-/// Makes a ring if there is none. Attaches no process to it.
+/// Makes a ring if it does not exist. Attaches no process to it.
 ///
 /// # Errors
 /// [`OpenError::Differs`] if the ring exists with other options; [`OpenError::Attach`] if it is of
@@ -142,7 +142,7 @@ impl RingOptions {
     pub fn expect_owner(&self, location: &Location) -> Result<(), OpenError> {
         let mut path = location.path().to_owned();
         for _ in 0..LINKS {
-            // If there is nothing, or nothing to be found out, then what follows says so.
+            // If there is no file, or the query fails, the next steps report that.
             let Ok(found) = fs::symlink_metadata(&path) else { return Ok(()) };
             self.trust_owner(&path.as_path().into(), found.is_symlink(), found.uid())?;
             let Ok(next) = fs::read_link(&path) else { return Ok(()) };
@@ -189,8 +189,8 @@ impl RingOptions {
         }
     }
 
-    /// Returns whether a ring of this layout is one that these options make. Their mode is not compared, nor an option that
-    /// such a ring ignores.
+    /// Returns whether these options make a ring of this layout. The mode, and options that the ring
+    /// ignores, are not compared.
     #[doc(hidden)] // for `set`
     #[must_use]
     pub fn makes(&self, layout: &Layout) -> bool {

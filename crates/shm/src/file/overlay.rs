@@ -1,5 +1,6 @@
 //! Overlay mounts. A file in the upper directory of an overlay has two inodes with one set of pages: its
-//! own, and the overlay's, where who opened it through the mount has its locks. Neither sees the other's.
+//! own inode, and the overlay's, which has the locks of processes that opened the file through the mount. Locks on one
+//! inode are invisible on the other.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Returns where an overlay shows this file too: it is in the upper directory of that overlay. `None` also
 /// where this process cannot see that: the mount is in another mount namespace.
 pub(crate) fn shown_at(file: &File) -> Option<PathBuf> {
-    // A thread may have a mount namespace of its own.
+    // A thread may have its own mount namespace.
     let overlays = overlays(&fs::read("/proc/thread-self/mountinfo").ok()?);
     if overlays.is_empty() {
         return None;

@@ -3,7 +3,7 @@
 use crate::file::open::RingFile;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What was found out about a mapped ring's file. A reader asks where it has nothing to read, as no
+/// The known state of a mapped ring's file. A reader queries the file when it has nothing to read, because no
 /// process wakes it for a removal.
 #[derive(Debug, Default)]
 pub(crate) struct Presence {

@@ -1,8 +1,8 @@
-//! POSIX segments, by the crate `shared_memory`: only with the feature `segments`, as most programs name a file.
+//! POSIX segments, by the crate `shared_memory`: only with the feature `segments`, because most programs name a file.
 
 use std::io;
 
-/// Whether this build makes segments. It attaches to those of others in any case: they are files.
+/// Whether this build makes segments. It attaches to existing segments in any case: they are files.
 pub(crate) const CAN_BE_MADE: bool = cfg!(feature = "segments");
 
 /// Makes a segment of this name, of one page at first: its space is allocated later, where a full tmpfs is reported.

@@ -1,15 +1,14 @@
 //! Whether the processes that may write a ring's file are trusted, and when a borrow of the ring's bytes
 //! is sound.
 //!
-//! The language knows nothing of another process that writes a mapped file, and every crate that maps
-//! files has to say who promises that none does. `memmap2` makes `map` unsafe and leaves it to the
-//! caller. Here the protocol promises it for a record, from its commit to its release; what is left is
-//! a process that may write the file and breaks the protocol. The standard library counts what other
-//! processes do to this one's memory from outside (`/proc/self/mem`, `ptrace`) as beyond what safe code
-//! answers for. That holds of a process of the same user, who may do that anyway, and of root. It does
-//! not hold of other users. So records are borrowed, and reservations are written, in place where only this user may write
-//! the file; elsewhere records are copied, and reservations are private memory. A caller that has read the other processes'
-//! code instead says so with [`Promise`].
+//! The language does not know other processes that write a mapped file. Every crate that maps
+//! files has to document the promise that no process does. `memmap2` makes `map` unsafe and leaves the promise to the
+//! caller. Here the protocol gives the promise for a record, from its commit to its release. The remaining case is
+//! a process that may write the file and breaks the protocol. The standard library does not hold safe code responsible for
+//! changes of a process's memory from outside (`/proc/self/mem`, `ptrace`). This argument covers processes of the same user,
+//! who may do that anyway, and of root. It does not cover other users. Therefore records are borrowed, and reservations are
+//! written, in place if only this user may write the file. Otherwise records are copied, and reservations are private memory.
+//! A caller that has read the other processes' code instead uses a [`Promise`].
 
 use crate::file::error::{AttachError, COPIED_AUX_MAX};
 use crate::file::open::RingFile;
@@ -18,8 +17,8 @@ use crate::sys::sigbus::install_sigbus_handler;
 /// Mode bits by which others than the owner may write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Which of the processes that may write a ring's file are trusted to leave alone what this one reads there, and what it has
-/// reserved. Positions and lengths are checked in any case, each loaded once, so later changes
+/// The processes that are trusted not to change records that this process reads in place, nor its reservations, among the
+/// processes that may write the ring's file. Positions and lengths are checked in any case, each loaded once, so later changes
 /// of them have no effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
@@ -31,8 +30,8 @@ pub enum Trust {
     /// ([`install_sigbus_handler`] is called). A reader refuses rings with an AUX area of more than
     /// [`Trust::MAX_AUX`]: a single payload could take that much memory.
     Nobody,
-    /// Those of this process's user: [`Trust::Peers`] if the file belongs to that user and
-    /// nobody else may write it, else [`Trust::Nobody`]. What the file's mode says at the
+    /// The processes of this process's user: [`Trust::Peers`] if the file belongs to that user and
+    /// no other user may write it, else [`Trust::Nobody`]. The file's mode at the
     /// attach counts.
     #[default]
     Auto,
@@ -77,7 +76,7 @@ impl Trust {
         Ok(guarded)
     }
 
-    /// Decides for this file, which is mapped next, whether what this process lends of it is guarded. Where another user may
+    /// Decides for this file, which is mapped next, whether bytes that this process lends are guarded. If another user may
     /// write the file, its truncation is an error from now on, and does not end this process; this does not depend on the trust.
     pub(crate) fn guards_mapping(self, ring: &RingFile) -> Result<bool, AttachError> {
         let (owner, mode) = ring.owner()?;

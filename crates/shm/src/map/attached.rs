@@ -56,15 +56,15 @@ impl Attached {
         &self.ring.layout
     }
 
-    /// Returns whether this process is a forked child of the one that attached.
+    /// Returns whether this process is a forked child of the process that attached.
     #[must_use]
     #[inline(always)]
     pub fn forked(&self) -> bool {
         self.children.forked()
     }
 
-    /// Returns whether reservations are private memory, which a commit copies to the ring: what the [`Trust`] that it was
-    /// attached with came to.
+    /// Returns whether reservations are private memory, which a commit copies to the ring. The [`Trust`] at the attach
+    /// decides it.
     #[must_use]
     pub fn is_guarded(&self) -> bool {
         self.map.lends()
@@ -78,7 +78,7 @@ impl Attached {
         self.map.guard.cut_off()
     }
 
-    /// Asks for the file's size, and returns what [`Attached::cut_off`] does then. A system call.
+    /// Queries the file's size, and returns the result of [`Attached::cut_off`] after that. A system call.
     #[must_use]
     pub fn look(&self) -> Option<ReadError> {
         self.map.guard.look();

@@ -1,4 +1,4 @@
-//! What a producer of a shared ring has reserved for a batch.
+//! The space that a producer of a shared ring has reserved for a batch.
 
 use crate::map::shared_pair::SharedPair;
 use perfring_abi::RecordType;
@@ -17,9 +17,10 @@ pub struct BatchReservation<'a> {
 /// The last record that was added to a batch in place.
 #[derive(Debug)]
 pub(super) struct LastRecord {
-    /// What the batch had before it.
+    /// The batch's mark before this record.
     before: SpanMark,
-    /// The bytes that were left after it: if as many are left, it is the last of all, and its owner may be writing it.
+    /// The bytes that were left after this record. If the batch still has as many left, this is its last record, and its
+    /// owner may be writing it.
     left: u64,
     /// The length of its payload.
     len: usize,
@@ -37,8 +38,8 @@ impl BatchReservation<'_> {
     }
 
     /// Adds one record of `len` bytes, to be written in place; `None` if it does not fit. The
-    /// record is part of the batch as soon as this returns; its bytes are what the ring last held
-    /// there. If a panic drops the batch before the next record, the record is not published.
+    /// record is part of the batch as soon as this returns; its bytes are the ring's previous content
+    /// at that place. If a panic drops the batch before the next record, the record is not published.
     #[inline]
     pub fn push_in_place(&mut self, kind: RecordType, len: usize) -> Result<&mut [u8], Refusal> {
         let before = self.span.mark();

@@ -22,13 +22,13 @@ use perfring_ring::{Anchors, NamedSeat, Reader, WakeAt, sign_off};
 use std::ops::Deref;
 use std::time::Duration;
 
-/// What a consumer does with the cache lines of records that it has read in place.
+/// The treatment of the cache lines of records that a consumer has read in place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lines {
     /// Write-touches each consumed line: stores one word back, unchanged, before the space is
     /// released. The consumer's core then owns the line, and the producer takes it over in one step
     /// on the next lap. Between distant cores this gives several times the throughput; between near
-    /// ones a fifth to two fifths more from 256 bytes to 4 KiB, and less from 16 KiB on
+    /// cores a fifth to two fifths more from 256 bytes to 4 KiB, and less from 16 KiB on
     /// (`benches/RESULTS.md`). The data area is mapped writable.
     #[default]
     WriteTouch,
@@ -53,7 +53,7 @@ pub struct ConsumerMapping {
     presence: Presence,
     /// Until the reader joins.
     taken: Option<(NamedSeat, ByteLock)>,
-    /// That of the one consumer's owner info.
+    /// The epoch in the one consumer's owner info.
     epoch: u64,
 }
 
@@ -82,7 +82,7 @@ impl ConsumerMapping {
         let ring = RingFile::open(location, FileAccess::Write)?;
         let (guarded, exposed) = (trust.guards(&ring)?, ring.is_exposed()?);
         // A consumer that copies needs no write access.
-        // Nor does one of several: each would take the line from the others' cores.
+        // One of several consumers needs none either: each would take the line from the cores of the others.
         let in_place = ring.layout.policy == Policy::Drop && !guarded && ring.layout.consumers == 0;
         let lines = if in_place { lines } else { Lines::Leave };
         let hands_back = lines == Lines::WriteTouch;
@@ -176,9 +176,9 @@ impl ConsumerMapping {
         self.map.prefetch(pos);
     }
 
-    /// Requests a wake for when a producer publishes what `at` asks for beyond `cursor`, which
-    /// `passed` records precede. Returns `None` if that is already published. The ticket is valid
-    /// for `most`, or less where a wake may be missed.
+    /// Requests a wake for when a producer reaches the threshold `at` beyond `cursor`, which
+    /// `passed` records precede. Returns `None` if the threshold is already reached. The ticket is valid
+    /// for `most`, or less if a wake may be missed.
     pub fn prepare_sleep(
         &self,
         cursor: u64,
@@ -203,7 +203,7 @@ impl ConsumerMapping {
         futex::sleep(self.map.ring().wait_word(), ticket.value, limit.min(ticket.most));
     }
 
-    /// Returns what a ticket is for, to sleep on several rings at once.
+    /// Returns the word and the ticket, to sleep on several rings at once.
     pub fn armed(&self, ticket: Ticket) -> Armed<'_> {
         Armed { word: self.map.ring().wait_word(), ticket }
     }
@@ -221,12 +221,12 @@ impl ConsumerMapping {
         Ok(Sleeper { map: Plain::map(&self.ring)? })
     }
 
-    /// Returns whether a reservation of a shared ring is open before what is published.
+    /// Returns whether a reservation of a shared ring is open before ended records.
     pub fn lags(&self) -> bool {
         self.ring.layout.producers != Producers::One && self.map.shared().lags()
     }
 
-    /// Ends the reservation of a dead producer, if publication is held up by one.
+    /// Ends the reservation of a dead producer, if it holds up publication.
     pub fn end_dead(&self) {
         if self.map.shared().held_up().is_none_or(is_dead(&self.ring)) {
             // Fails while a live producer is stopped with the lock: a later call does it.

@@ -1,4 +1,4 @@
-//! What a consumer reads a ring by.
+//! The window by which a consumer reads a ring.
 
 use crate::file::error::AttachError;
 use crate::file::location::Location;
@@ -8,8 +8,8 @@ use crate::map::copy_window::CopyWindow;
 use crate::map::read_window::{Guarded, ReadWindow};
 use perfring_abi::Policy;
 
-/// A ring as its consumer reads it. The policy and the trust decide what may be borrowed, and each of the three has the methods for
-/// that and no other.
+/// A ring as its consumer reads it. The policy and the trust decide which records may be borrowed. Each of the three variants
+/// has only the methods for that.
 #[derive(Debug)]
 pub enum ConsumerWindow {
     /// A drop ring: records are borrowed where they are.

@@ -1,4 +1,4 @@
-//! The control pages and the type table behind them, as both kinds of mapping see them.
+//! The control pages and the type table behind them, for both kinds of mapping.
 
 use crate::file::error::AttachError;
 use crate::file::open::RingFile;

@@ -7,12 +7,12 @@ use crate::map::payload::{FrameBytes, bytes_of, with_bytes};
 use perfring_abi::atomic::AtomicU64;
 use perfring_ring::{CopyReader, Frame, Front, Lost, Next, ReadError, ResumePoint, Shared, Start};
 
-/// What is mapped for a reader that copies.
+/// A mapping for a reader that copies.
 pub trait Mapping {
     /// Returns the ring and its slots as the algorithm sees them, and its AUX area. Nothing may be stored to an
     /// observer's.
     fn parts(&self) -> (Shared<'_>, &[AtomicU64]);
-    /// What to say of what was found to be wrong.
+    /// Returns the error to report for a fault that was found.
     fn report(&self, error: impl Into<ReadError>) -> ReadError;
     /// Whether the ring's file was found removed.
     fn is_removed(&self) -> bool;
@@ -81,7 +81,7 @@ impl CopyWindow<ConsumerMapping> {
 }
 
 impl CopyWindow<ObserverMapping> {
-    /// Makes an observer, with a position of its own.
+    /// Makes an observer, with its own position.
     pub fn watch(mapping: ObserverMapping, start: Start) -> Result<Self, AttachError> {
         let layout = mapping.ring.layout();
         let observer = CopyReader::new(mapping.map.ring(), layout.policy, start)
@@ -106,7 +106,7 @@ impl<M: Mapping> CopyWindow<M> {
         &self.observer
     }
 
-    /// Returns the next record on the common path: one that was copied before. In all other cases
+    /// Returns the next record on the common path: a record that was copied before. In all other cases
     /// returns the window: [`CopyWindow::read`] decides then.
     #[inline(always)]
     pub fn next_fast(&mut self) -> Result<(Frame, &[u8]), &mut Self> {
@@ -123,7 +123,7 @@ impl<M: Mapping> CopyWindow<M> {
         self.observer.visit_copied(|frame, words| visit(frame, bytes_of(words, frame.len)))
     }
 
-    /// Returns what is next, or `None` if there is nothing now.
+    /// Returns the next item, or `None` if the ring has nothing more now.
     #[inline]
     pub fn read(&mut self) -> Result<Option<Next<FrameBytes<'_>>>, ReadError> {
         let (at, aux) = self.mapping.parts();
@@ -137,7 +137,7 @@ impl<M: Mapping> CopyWindow<M> {
         }
     }
 
-    /// Returns what is next among the records copied at the last poll, and what follows it.
+    /// Returns the next item among the records copied at the last poll, and the kind of the item after it.
     #[inline]
     pub fn take(&mut self) -> Result<Option<(Next<FrameBytes<'_>>, Front)>, ReadError> {
         let (at, aux) = self.mapping.parts();
@@ -151,7 +151,7 @@ impl<M: Mapping> CopyWindow<M> {
         Ok(taken.map(|(next, front)| (next.map(with_bytes), front)))
     }
 
-    /// Returns what producers have lost and no marker in the stream reports, if everything else was read.
+    /// Returns a loss that producers have counted and no marker in the stream reports, if everything else was read.
     #[inline]
     pub fn lost(&mut self) -> Option<Lost> {
         self.observer.lost(self.mapping.parts().0, false)
@@ -162,7 +162,7 @@ impl<M: Mapping> CopyWindow<M> {
         self.observer.has_lost(self.mapping.parts().0, true)
     }
 
-    /// Polls the producer's head if everything copied was read. Returns what is next.
+    /// Polls the producer's head if everything copied was read. Returns the kind of the next item.
     #[inline]
     pub fn peek(&mut self) -> Result<Front, ReadError> {
         self.observer.peek(self.mapping.parts().0).map_err(|error| self.mapping.report(error))

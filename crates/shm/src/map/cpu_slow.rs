@@ -1,4 +1,4 @@
-//! What a ring per CPU needs of the window of a shared ring: the same, without borrows of it.
+//! The functions of a shared ring's window that a ring per CPU needs, without borrows of the window.
 
 use crate::map::handler_mutex::{HandlerGuard, HandlerMutex};
 use crate::map::reservation::{SharedSpace, Space};
@@ -31,7 +31,7 @@ impl Slow {
         Slow { place, generation: fork::generation(), window: HandlerMutex::new(window) }
     }
 
-    /// Returns whether this process is a forked child of the one that attached.
+    /// Returns whether this process is a forked child of the process that attached.
     #[inline(always)]
     pub(super) fn forked(&self) -> bool {
         fork::generation() != self.generation
@@ -47,7 +47,7 @@ impl Slow {
         if self.forked() { None } else { self.window.lock_unless_interrupted() }
     }
 
-    /// Ends a reservation by `end`, whatever CPU this is. Does nothing in a forked child.
+    /// Ends a reservation by `end`, on any CPU. Does nothing in a forked child.
     pub(super) fn end_reservation(&self, end: impl FnOnce(&SharedWindow)) {
         if !self.forked() {
             end(&self.lock());

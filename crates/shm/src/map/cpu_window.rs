@@ -1,9 +1,9 @@
 //! The window of one process on a ring per CPU: restartable sequences, and behind them a producer of a
 //! shared ring.
 //!
-//! All threads of a process publish by one window. A sequence needs nothing of them but the ring's
-//! place. What it cannot do goes to the [`SharedWindow`], by one thread at a time: a thread that is
-//! there already, and is interrupted by a signal handler that publishes too, is refused at once.
+//! All threads of a process publish by one window. A sequence needs only the ring's
+//! place. Other work goes to the [`SharedWindow`], by one thread at a time. A signal handler that publishes, and
+//! has interrupted its own thread there, is refused at once.
 
 use crate::file::error::AttachError;
 use crate::file::location::Location;
@@ -28,7 +28,7 @@ use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How often a sequence is begun again. A debugger's single steps and some emulators abort each one.
+/// How often a sequence is repeated. A debugger's single steps and some emulators abort each try.
 const ABORTS_MOST: u32 = 256;
 /// How often a producer opens the ring, or finds it open, and does not get through.
 const ROUNDS: u32 = 64;
@@ -38,7 +38,7 @@ const ROUNDS: u32 = 64;
 pub enum NotHere {
     /// The thread runs on another CPU by now: it publishes in that one's ring.
     Moved,
-    /// The caller is a signal handler that has interrupted a call of its own thread with this ring, or each sequence was
+    /// The caller is a signal handler that has interrupted a call with this ring in the same thread, or each sequence was
     /// interrupted, for example by a debugger. Waiting changes neither.
     Interrupted,
     /// The ring refuses it.
@@ -113,7 +113,7 @@ impl CpuWindow {
         self.slot
     }
 
-    /// Returns whether this process is a forked child of the one that attached.
+    /// Returns whether this process is a forked child of the process that attached.
     #[must_use]
     #[inline(always)]
     pub fn forked(&self) -> bool {
@@ -144,7 +144,7 @@ impl CpuWindow {
             return Ended::Slow;
         }
         let word = RecordWord::of(kind, payload.len() + self.lead.len());
-        // All whole words, and what is left with its padding.
+        // All whole words, and the rest with its padding.
         let words = payload.len() / 8;
         let whole = SequenceRecord {
             word: word.raw(),
@@ -327,19 +327,19 @@ impl CpuWindow {
         futex::sleep_for_space(self.ring(), target, limit);
     }
 
-    /// What this process, and those that had its slot before, published without sequences, discarded and
-    /// were refused. `None` in a signal handler that interrupted a producer of this ring, and in a forked child.
+    /// Returns the records that this process, and earlier processes in its slot, published without sequences, discarded and
+    /// had refused. `None` in a signal handler that interrupted a producer of this ring, and in a forked child.
     pub fn totals(&self) -> Option<ProducerTotals> {
         self.enter().ok().map(|slow| slow.totals())
     }
 
-    /// Returns why the mapping is no longer the file's, as [`Attached::look`] does; `None` also where
-    /// [`CpuWindow::totals`] has none.
+    /// Returns the reason why the mapping is no longer the file's, like [`Attached::look`]; `None` also if
+    /// [`CpuWindow::totals`] returns `None`.
     pub fn cut_off(&self) -> Option<ReadError> {
         self.enter().ok().and_then(|slow| slow.look())
     }
 
-    /// Has the ring get what the clocks say, by this function, where room is made, if this process has not done so
+    /// Makes the ring store the clocks' readings of this function when room is made, if this process has not done so
     /// for a while. In a ring with time.
     pub fn keep_time_by(&mut self, read: impl Fn() -> Reading + Send + Sync + 'static) {
         self.keep = Some(Keep::by(read));
@@ -355,7 +355,7 @@ impl CpuWindow {
     #[must_use]
     #[inline(always)]
     pub fn newest_timestamp(&self) -> u64 {
-        // Relaxed: a record of this thread is not younger than what it stored itself.
+        // Relaxed: a record of this thread is not younger than the timestamp that the thread stored.
         self.ring().header().shared.newest_timestamp.load(Ordering::Relaxed)
     }
 
@@ -379,7 +379,7 @@ impl CpuWindow {
         &self.file
     }
 
-    /// Stores in a ring with time what the clocks say, before the first record. Does not wait for the ring's lock.
+    /// Stores the clocks' readings in a ring with time, before the first record. Does not wait for the ring's lock.
     ///
     /// # Errors
     /// [`AttachError::HeldUp`] if another producer has the lock.
@@ -411,8 +411,8 @@ impl CpuWindow {
         Err(NotHere::Interrupted)
     }
 
-    /// Takes what one thread at a time may use, and waits for the thread of this process that has it. That one waits for
-    /// nothing. This sleeps meanwhile, as the other may be off this very core.
+    /// Takes the part for one thread at a time, and waits for the thread of this process that has it. The other thread waits
+    /// for nothing. This thread sleeps meanwhile, because the other may need this very core.
     fn enter(&self) -> Result<Locked<'_>, NotHere> {
         let slow = self.slow.lock_unless_interrupted().ok_or(NotHere::Interrupted)?;
         if self.lead == Lead::SampleId {

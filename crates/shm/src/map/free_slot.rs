@@ -1,4 +1,4 @@
-//! What is asked of a shared ring before a producer takes one of its slots.
+//! The checks of a shared ring before a producer takes one of its slots.
 
 use crate::file::error::AttachError;
 use crate::file::open::RingFile;
@@ -7,7 +7,8 @@ use crate::sys::ofd_lock::ByteLock;
 use perfring_ring::{LOCK_ROUNDS, OwnerInfo, Shared, System};
 use std::time::Duration;
 
-/// Refuses a ring whose lock a live producer has and keeps: nobody has to look at a slot for that, or leaves a life in it.
+/// Refuses a ring whose lock a live producer has and keeps. This needs no look at a slot, and leaves no new owner in a
+/// slot.
 fn expect_lock(ring: &RingFile, at: Shared<'_>, liveness: &impl System) -> Result<(), AttachError> {
     for round in 0..LOCK_ROUNDS {
         if at.locked_by().is_none() {
@@ -21,7 +22,7 @@ fn expect_lock(ring: &RingFile, at: Shared<'_>, liveness: &impl System) -> Resul
     }
 }
 
-/// Takes a free slot, preferably one that was never held, so that the owner info of dead producers
+/// Takes a free slot, preferably a slot that was never held, so that the owner info of dead producers
 /// stays visible as long as possible.
 pub(super) fn take_slot(
     ring: &RingFile,

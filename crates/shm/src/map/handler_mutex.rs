@@ -10,7 +10,7 @@ thread_local! {
     static HAS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A mutex for what signal handlers use too. Those of one `BIT` count as one: a handler is refused all of
+/// A mutex for data that signal handlers also use. All mutexes with one `BIT` count as one: a handler is refused all of
 /// them while its thread has any.
 #[derive(Debug, Default)]
 pub struct HandlerMutex<T, const BIT: u32>(Mutex<T>);
@@ -93,7 +93,7 @@ mod tests {
         // Another thread would wait.
         let refused = || one.lock_unless_interrupted().is_none();
         assert!(refused());
-        // One of the same bit that nobody else knows.
+        // A second mutex with the same bit, which no other test uses.
         drop(HandlerMutex::<_, 1>::new(3).lock());
         assert!(refused(), "the first is still had");
         drop(has);

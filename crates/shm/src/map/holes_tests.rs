@@ -1,4 +1,4 @@
-//! What attaching to write does with a file that lacks pages.
+//! An attach to write, to a file that lacks pages.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use crate::file::create::{RingOptions, create};

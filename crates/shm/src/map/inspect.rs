@@ -23,10 +23,10 @@ impl RingFile {
         map.sure(self, map.holder(seat))
     }
 
-    /// Returns how the present or last holder of a seat is, and its owner info.
+    /// Returns the state of a seat's present or last holder, and its owner info.
     ///
     /// # Errors
-    /// [`AttachError::Io`] if the file cannot be mapped, or where the file system has no such locks.
+    /// [`AttachError::Io`] if the file cannot be mapped, or if the file system lacks these locks.
     pub fn seat(&self, seat: SeatId) -> Result<Seat, AttachError> {
         let map = Plain::map(self)?;
         let (state, owner) = map.seat(self, seat)?;
@@ -73,8 +73,8 @@ impl RingFile {
     }
 
     /// Returns the time of the last activity that the file recorded, ns since 1970: its creation,
-    /// the last attach, or the timestamp of its newest record. The clock may have been wrong when that was recorded: a
-    /// machine sets it some time after it starts. So of a ring of this boot, no time before the boot is returned.
+    /// the last attach, or the timestamp of its newest record. The clock may have been wrong at that moment: a
+    /// machine sets it some time after it starts. For a ring of this boot, no time before the boot is returned.
     ///
     /// # Errors
     /// [`AttachError::Io`] if the file cannot be mapped.

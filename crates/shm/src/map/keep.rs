@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How often a ring gets a reading of the clocks.
 const KEEP_NS: u64 = 100_000_000;
 
-/// What a ring gets readings of the clocks from, and when the next time.
+/// The function that reads the clocks for a ring, and the time of its next call.
 pub(super) struct Keep {
     next: AtomicU64,
     read: Box<dyn Fn() -> Reading + Send + Sync>,

@@ -1,11 +1,11 @@
-//! Private memory that reservations lend where other users may write the ring's file.
+//! Private memory that reservations lend if other users may write the ring's file.
 //!
-//! A reservation lends a `&mut [u8]`, and to Rust nobody else changes such bytes. In the ring itself, a process that
-//! breaks the protocol can: what safe code has checked there, say that it is UTF-8, would not stay true. So the bytes
-//! are these, and a commit copies them to the ring.
+//! A reservation lends a `&mut [u8]`. Rust assumes that nothing else changes such bytes. In the ring itself, a process that
+//! breaks the protocol can change them: a check of safe code, for example for UTF-8, would not stay true. Therefore the
+//! reservation lends private bytes, and a commit copies them to the ring.
 //!
-//! The one reservation of an exclusive producer is always at the same place, which stays in the nearest cache. One of a
-//! shared ring has the place here that it has in the ring: reservations that do not overlap there do not overlap here, and any
+//! The one reservation of an exclusive producer is always at the same place, which stays in the nearest cache. A reservation
+//! of a shared ring has the place here that it has in the ring: reservations that do not overlap there do not overlap here, and any
 //! number can be open. Neither allocates: a page of this memory is there once it was written to.
 
 use memmap2::{MmapOptions, MmapRaw};

@@ -51,7 +51,7 @@ impl Attached {
         })))
     }
 
-    /// Returns the owner of blocks that the producer in this slot of the ring takes; `None` if there is no such slot.
+    /// Returns the owner of blocks that the producer in this slot of the ring takes; `None` if the ring lacks the slot.
     #[must_use]
     pub fn block_owner(&self, slot: u32) -> Option<BlockOwner> {
         let epoch = OwnerInfo::read(&self.map.slots().get(slot as usize)?.holder).epoch;
@@ -71,7 +71,7 @@ impl MetricsMap {
         words_before(&self.map, self.map.len(), self.map.len())
     }
 
-    /// Returns whether this process is a forked child of the one that mapped it.
+    /// Returns whether this process is a forked child of the process that mapped it.
     #[must_use]
     #[inline(always)]
     pub fn forked(&self) -> bool {
@@ -85,7 +85,7 @@ impl MetricsMap {
     }
 
     /// Takes a block for an instrument whose type is in the table. `attached` is the ring of this area, and `_lock` its table's
-    /// lock. `payload` is that of a record.
+    /// lock. `payload` is the payload of a record.
     ///
     /// # Errors
     /// See [`NoBlock`].
@@ -138,7 +138,8 @@ impl MetricBlock {
         self.mask
     }
 
-    /// Returns whether this process is a forked child of the one that took the block: nobody reads what it would write there.
+    /// Returns whether this process is a forked child of the process that took the block: its writes there would reach no
+    /// reader.
     #[must_use]
     #[inline(always)]
     pub fn forked(&self) -> bool {

@@ -22,7 +22,7 @@ use std::slice;
 /// Header, data, and the data once more, so that a record that wraps is contiguous.
 #[derive(Debug)]
 pub(crate) struct Mirror {
-    // Before what it guards, so that it is dropped first.
+    // Before the range that it guards, so that it is dropped first.
     pub(super) guard: SigbusGuard,
     range: AddressRange,
     data: NonNull<u8>,
@@ -32,7 +32,7 @@ pub(crate) struct Mirror {
     slots: usize,
     types_size: usize,
     pub(super) aux: Option<AuxMirror>,
-    /// What reservations lend where others may write the file.
+    /// The memory that reservations lend if other users may write the file.
     loan: Option<Loan>,
 }
 
@@ -119,7 +119,7 @@ impl Mirror {
     #[inline(never)]
     fn elsewhere(&self, site: Site) -> *mut u8 {
         let (settled, is_lent) = (site.settled(), site.is_lent());
-        // Without an area no writer makes such a reservation, and without memory to lend nobody marks one as lent.
+        // Without an area no writer makes such a reservation. Without memory to lend no writer marks one as lent.
         let at = match (settled.aux_pos(), is_lent) {
             (Some(pos), false) => self.aux.as_ref().map(|aux| aux.at(pos)),
             (Some(pos), true) => self.loan.as_ref().map(|loan| loan.of_aux(pos)),
@@ -198,8 +198,8 @@ impl Mirror {
     /// slice of it lives.
     #[inline(always)]
     pub(crate) unsafe fn zero_last_word(&self, site: Site, len: usize) {
-        // No reader takes what follows a payload in the AUX area for a part of its record, and what is lent is padded
-        // where it is settled.
+        // No reader takes the bytes after a payload in the AUX area for a part of its record. Lent bytes are padded
+        // when they are settled.
         if !site.is_elsewhere() {
             // SAFETY: the caller's promise, passed on.
             unsafe { self.zero_last_word_here(site, len) };
@@ -262,7 +262,7 @@ impl Mirror {
         unsafe { aux.bytes(range).as_ref() }
     }
 
-    /// Returns the AUX area for readers that copy; empty if there is none.
+    /// Returns the AUX area for readers that copy; empty for a ring without an area.
     pub(crate) fn aux(&self) -> &[AtomicU64] {
         self.aux.as_ref().map_or(&[], AuxMirror::words)
     }
@@ -284,7 +284,7 @@ impl Mirror {
         self.sight().prefetch(pos);
     }
 
-    /// Returns by value what a loop over records needs of the mirror: the mirror's own fields would
+    /// Returns by value the fields that a loop over records needs: the mirror's own fields would
     /// be loaded again after every store.
     #[inline(always)]
     pub(crate) fn sight(&self) -> Sight<'_> {

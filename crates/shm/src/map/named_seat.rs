@@ -70,7 +70,7 @@ pub(crate) unsafe fn seats<'a>(area: *const u8, count: usize) -> &'a [ConsumerSe
     unsafe { slice::from_raw_parts(area.cast::<ConsumerSeat>(), count) }
 }
 
-/// A named consumer's seat, and what it holds of the file.
+/// A named consumer's seat, and its locks and mappings of the file.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) lock: ByteLock,
@@ -80,8 +80,8 @@ pub(crate) struct Taken {
     pub(crate) signed: SignedSeat,
 }
 
-/// A named consumer's seat, which the end of the process signs off. Its consumer stays among those that are waited for until
-/// a producer finds it dead: another thread may still read.
+/// A named consumer's seat, which the end of the process signs off. Producers continue to wait for its consumer until
+/// one of them finds it dead: another thread may still read.
 #[derive(Debug)]
 pub(crate) struct SignedSeat {
     // Before the mapping of the seats.
@@ -103,7 +103,7 @@ pub(crate) fn take(
     let numbers = 0..ring.layout.consumers;
     let owner = |seat: &u32| &owners[*seat as usize];
     let own = numbers.clone().find(|seat| owner(seat).epoch != 0 && is_named(owner(seat), name));
-    // Never held, or else the one whose holder came first: the others may come back.
+    // A seat that was never held, or else the seat whose holder attached first: later holders may come back.
     let mut others: Vec<u32> = numbers.filter(|_| own.is_none()).collect();
     others.sort_by_key(|seat| (owner(seat).epoch != 0, owner(seat).attached_ns));
     let mut taken = 0;
@@ -137,7 +137,7 @@ pub(crate) fn take(
     Ok(Taken { lock, seat, joining, signed: SignedSeat { _signed, _area: area } })
 }
 
-/// Returns whether the owner info has this name, of which it has room for the beginning.
+/// Returns whether the owner info has this name, or its beginning if the name is longer than the room for it.
 fn is_named(owner: &OwnerInfo, name: &str) -> bool {
     let mut len = name.len().min(NAME_WORDS * 8);
     while !name.is_char_boundary(len) {

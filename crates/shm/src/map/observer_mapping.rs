@@ -26,8 +26,8 @@ impl ObserverMapping {
         Self::map(RingFile::open(location.into(), FileAccess::Read)?)
     }
 
-    /// Maps a ring that somebody may truncate, or who may claim that its payloads are large: a guarded
-    /// one is refused if they could be, and does not end this process.
+    /// Maps a ring that another user may truncate, or whose file may claim large payloads. A guarded
+    /// ring is refused if its payloads could be too large, and its truncation does not end this process.
     pub fn open_with(location: impl Into<Location>, trust: Trust) -> Result<Self, AttachError> {
         let ring = RingFile::open(location.into(), FileAccess::Read)?;
         trust.guards(&ring)?;
@@ -77,8 +77,8 @@ impl ObserverMapping {
         Anchors::read(self.map.ring())
     }
 
-    /// Returns the metrics area; empty if there is none. What was read of it is good if [`ObserverMapping::cut_off`] finds
-    /// nothing afterwards.
+    /// Returns the metrics area; empty for a ring without an area. Values that were read are good if
+    /// [`ObserverMapping::cut_off`] returns `None` afterwards.
     pub fn metrics(&self) -> MetricsArea<'_> {
         self.map.metrics()
     }

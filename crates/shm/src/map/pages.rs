@@ -30,10 +30,10 @@ pub struct PagesError {
 
 perfring_abi::debug_by_display!(PagesError);
 
-/// What a process does with the pages of the records that it has mapped, once, after it attached.
+/// The preparation of the pages of records that a process has mapped: once, after the attach.
 ///
-/// This changes nothing in the ring, and each process chooses for itself; but pages that one of
-/// them made huge are huge for all. It costs the caller some 2 ms a mebibyte, and 7 ms for huge
+/// This changes nothing in the ring, and each process chooses for itself. But pages that one
+/// process made huge are huge for all. It costs the caller some 2 ms a mebibyte, and 7 ms for huge
 /// pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -58,7 +58,7 @@ impl Pages {
             Pages::Huge => ("making its pages huge (Linux 6.1, a tmpfs)", COLLAPSE),
         };
         let failed = |source| PagesError { location: ring.location.clone(), step: what, source };
-        // No huge pages for the AUX area: in the file it does not begin at a multiple of one.
+        // No huge pages for the AUX area: in the file it does not begin at a multiple of a huge page.
         let aux = map.aux.as_ref().filter(|_| self != Pages::Huge).map(AuxMirror::range);
         for (at, len) in map.data_ranges().into_iter().chain(aux) {
             let (skip, len) = match self {

@@ -1,4 +1,4 @@
-//! The payload of what a reader has found.
+//! The payload of a record that a reader has found.
 
 use crate::map::mirror::Mirror;
 use bytemuck::cast_slice;

@@ -6,8 +6,8 @@ use crate::sys::futex;
 use perfring_ring::{AuxRange, Count, Frame, Lost, Next, ReadError, Reader, Told};
 use std::cell::Cell;
 
-/// What a drop ring held at one moment: any number of its records can be held at a time. When it is
-/// dropped, what was taken from it is released, in one step.
+/// The records that a drop ring held at one moment: any number of them can be held at a time. When the window is
+/// dropped, the records that were taken from it are released, in one step.
 #[derive(Debug)]
 pub struct PinWindow<'a> {
     map: &'a Mirror,
@@ -17,7 +17,7 @@ pub struct PinWindow<'a> {
     /// The last range of the AUX area that was taken.
     last: Cell<Option<AuxRange>>,
     told: Cell<Told>,
-    /// Whether it was asked what was lost beyond the markers.
+    /// Whether losses beyond the markers were requested.
     looked: Cell<bool>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> PinWindow<'a> {
         PinWindow { map, reader, cursor, count, last, told, looked }
     }
 
-    /// Returns what is next. It stays in place until the window is dropped.
+    /// Returns the next item. It stays in place until the window is dropped.
     #[inline(always)]
     pub fn read(&self) -> Result<Option<Next<FrameBytes<'_>>>, ReadError> {
         let found = loop {
@@ -58,7 +58,7 @@ impl<'a> PinWindow<'a> {
         Ok(Some(Next::Record(unsafe { self.map.in_place(found) })))
     }
 
-    /// Returns what producers have lost and no marker reports.
+    /// Returns a loss that producers have counted and no marker reports.
     #[cold]
     fn lost(&self) -> Option<Lost> {
         if !self.reader.may_have_lost(self.map.shared()) {
@@ -105,7 +105,7 @@ impl Drop for PinWindow<'_> {
         self.reader.pass(self.cursor.get(), self.count.get());
         self.reader.set_told(self.told.get());
         if self.looked.get() {
-            // From now on it looks for what is new.
+            // From now on the reader looks for new losses.
             self.reader.has_lost(self.map.shared(), true);
         }
         let ring = self.map.ring();

@@ -108,7 +108,7 @@ impl Plain {
         TypeTableArea::new(words_before(&self.map, end, size))
     }
 
-    /// Returns the AUX area for copying; empty if there is none.
+    /// Returns the AUX area for copying; empty for a ring without an area.
     pub(crate) fn aux(&self) -> &[AtomicU64] {
         let (at, size) = (self.layout.aux_offset() as usize, self.layout.aux_size as usize);
         words_before(&self.map, at + size, size)
@@ -134,7 +134,7 @@ impl Plain {
         Ok(held && owner.is_in_epoch_of(BlockOwner { epoch, ..owner }))
     }
 
-    /// Returns the owner info of a seat's present or last holder; empty if there is no such seat.
+    /// Returns the owner info of a seat's present or last holder; empty if the ring lacks the seat.
     pub(crate) fn holder(&self, seat: SeatId) -> OwnerInfo {
         let at = self.shared();
         let holder = match seat {

@@ -14,7 +14,7 @@ pub struct Raw<'a> {
 impl Raw<'_> {
     /// Returns the address of the header page. `struct perf_event_mmap_page` begins there, and the
     /// data area [`perfring_abi::Layout::data_offset`] bytes after it. For display, or for code in
-    /// another language; nothing checks what is done with it.
+    /// another language; nothing checks the use of the address.
     #[must_use]
     pub fn base(&self) -> *const u8 {
         self.base
@@ -27,15 +27,15 @@ impl Raw<'_> {
         self.ring.data_size()
     }
 
-    /// Loads `data_head`: what stands before it is committed. Words that are loaded afterwards are
-    /// no older than that.
+    /// Loads `data_head`: records before it are committed. Words that are loaded afterwards are
+    /// no older than the head.
     #[must_use]
     #[inline]
     pub fn head(&self) -> u64 {
         self.ring.head()
     }
 
-    /// Loads `data_tail`: in a drop ring the end of what the consumer has released, in an overwrite
+    /// Loads `data_tail`: in a drop ring the end of the released records, in an overwrite
     /// ring the oldest intact record. It is loaded after all words that were loaded before: words
     /// at positions not before it were intact.
     #[must_use]
@@ -45,7 +45,7 @@ impl Raw<'_> {
     }
 
     /// Loads the word at a position, modulo the ring's size: every position has a word. In a
-    /// hostile ring, or one that is being written, its value is arbitrary.
+    /// hostile ring, or in a ring that is being written, its value is arbitrary.
     #[must_use]
     #[inline]
     pub fn word(&self, pos: u64) -> u64 {

@@ -1,9 +1,9 @@
-//! The consumer of a drop ring: records in place, or guarded ones, which are copied first.
+//! The consumer of a drop ring: records in place, or guarded records, which are copied first.
 //!
 //! The window owns the reader and the mapping that it reads, so nothing else moves the tail. It
-//! moves the tail, or passes a record, only in methods that take `&mut self`. So what a method
-//! returns, as a borrow of the window, does not change while it lives. Only a window whose mapping is
-//! not guarded has such methods: [`ConsumerWindow`](crate::ConsumerWindow) decides which it is.
+//! moves the tail, or passes a record, only in methods that take `&mut self`. Therefore a record that a method
+//! returns, as a borrow of the window, does not change during the borrow. Only a window without a guarded mapping
+//! has such methods: [`ConsumerWindow`](crate::ConsumerWindow) chooses the kind of window.
 
 use crate::file::error::AttachError;
 use crate::map::consumer_mapping::{ConsumerMapping, Lines};
@@ -84,7 +84,7 @@ impl<How> ReadWindow<How> {
         Ok(found)
     }
 
-    /// Returns what producers have lost and no marker in the stream reports, if everything else was read.
+    /// Returns a loss that producers have counted and no marker in the stream reports, if everything else was read.
     #[inline]
     pub fn lost(&mut self) -> Option<Lost> {
         self.reader.lost(self.mapping.map.shared(), false)
@@ -113,13 +113,13 @@ impl<How> ReadWindow<How> {
         }
     }
 
-    /// Returns what is next, without a poll. The next poll reports what is wrong with it.
+    /// Returns the kind of the next item, without a poll. The next poll reports damage at the item.
     #[inline]
     pub fn front(&self) -> Front {
         self.reader.front(self.mapping.map.ring()).unwrap_or(Front::More)
     }
 
-    /// Polls the producer's head. Returns what is next.
+    /// Polls the producer's head. Returns the kind of the next item.
     #[inline]
     pub fn peek(&mut self) -> Result<Front, ReadError> {
         let map = &self.mapping.map;
@@ -152,8 +152,8 @@ impl<How> ReadWindow<How> {
 }
 
 impl ReadWindow {
-    /// Returns the next record on the common path: one that is known of, or is after one poll of
-    /// the head, before which `before_poll` is called with what was passed. In all other cases
+    /// Returns the next record on the common path: a known record, or a record that one poll of
+    /// the head finds. Before the poll, `before_poll` is called with the count of passed records. In all other cases
     /// returns the window: [`ReadWindow::next_any`] decides then.
     #[inline(always)]
     pub fn next_fast(
@@ -193,8 +193,8 @@ impl ReadWindow {
         Ok((frame, unsafe { self.mapping.map.pinned(&frame) }))
     }
 
-    /// Returns what is next, whatever it is; `None` if there is nothing now. Polls the head and
-    /// releases where that is due.
+    /// Returns the next item of any kind; `None` if the ring has nothing more now. Polls the head and
+    /// releases when due.
     #[inline]
     pub fn read(&mut self) -> Result<Option<Next<FrameBytes<'_>>>, ReadError> {
         let found = self.find()?;
@@ -203,7 +203,7 @@ impl ReadWindow {
         Ok(found.map(|found| found.map(|place| unsafe { self.mapping.map.in_place(place) })))
     }
 
-    /// Returns a known record and what is next after it. Otherwise returns the window:
+    /// Returns a known record and the kind of the item after it. Otherwise returns the window:
     /// [`ReadWindow::take`] decides then.
     #[inline(always)]
     pub fn take_known(&mut self) -> Result<(Frame, &[u8], Front), &mut Self> {
@@ -214,7 +214,7 @@ impl ReadWindow {
         Ok((frame, unsafe { self.mapping.map.pinned(&frame) }, front))
     }
 
-    /// Returns what is next, and what follows it; `None` if there is nothing now.
+    /// Returns the next item, and the kind of the item after it; `None` if the ring has nothing more now.
     #[inline]
     pub fn take(&mut self) -> Result<Option<(Next<FrameBytes<'_>>, Front)>, ReadError> {
         let Some(found) = self.find()? else { return Ok(None) };
@@ -223,8 +223,8 @@ impl ReadWindow {
         Ok(Some((found.map(|place| unsafe { self.mapping.map.in_place(place) }), front)))
     }
 
-    /// Polls the head for [`ReadWindow::visit_known`], and calls `before_poll` with what was
-    /// passed before that. What earlier calls returned counts as read. Returns the head.
+    /// Polls the head for [`ReadWindow::visit_known`], and calls `before_poll` before that with the count of
+    /// passed records. Everything that earlier calls returned counts as read. Returns the head.
     #[inline(always)]
     pub fn poll_ahead(&mut self, before_poll: impl FnOnce(Count)) -> u64 {
         let ring = self.mapping.map.ring();
@@ -268,7 +268,7 @@ impl ReadWindow {
         Some((first, count, unsafe { map.pinned_records(&span) }))
     }
 
-    /// Pins everything that is there now, to be held together. Releases what was read before.
+    /// Pins everything that is published now, to be held together. Releases the records that were read before.
     pub fn pin(&mut self) -> Result<PinWindow<'_>, ReadError> {
         self.release();
         let map = &self.mapping.map;
@@ -320,7 +320,7 @@ impl ReadWindow<Guarded> {
 
 impl<How> Drop for ReadWindow<How> {
     fn drop(&mut self) {
-        // Before the lock is free: then nobody has to find out.
+        // Before the lock is free, so that no producer has to find the consumer dead.
         if self.mapping.is_named() && !self.mapping.forked() {
             let ring = self.mapping.map.ring();
             futex::wake_if(self.reader.leave(ring), ring.space_word());

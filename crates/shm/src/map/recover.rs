@@ -14,9 +14,9 @@ use crate::sys::ofd_lock::ByteLock;
 use perfring_abi::{Producers, RECOVER_LOCK_BYTE};
 use perfring_ring::{Recovered, Refusal};
 
-/// Ends the reservations of a shared ring's dead producers, and frees its lock if a dead one holds
+/// Ends the reservations of a shared ring's dead producers, and frees its lock if a dead producer holds
 /// it. Records that waited behind them are published. An exclusive ring needs no recovery: the next
-/// producer continues where the last one stopped. Of named consumers, dead ones are no longer waited for.
+/// producer continues where the last producer stopped. Producers no longer wait for dead named consumers.
 ///
 /// # Errors
 /// See [`AttachError`]; [`AttachError::HeldUp`] if a live producer holds the lock.
@@ -34,7 +34,7 @@ pub fn recover(location: impl Into<Location>) -> Result<Recovered, AttachError> 
     recover_with(&ring, opening)
 }
 
-/// Recovers an open file. Does nothing if another process is recovering it; fails if one that may
+/// Recovers an open file. Does nothing if another process is recovering it; fails if a process that may
 /// only read the file prevents it.
 pub(crate) fn recover_file(ring: &RingFile) -> Result<Recovered, AttachError> {
     recover_with(ring, fork::hold_off())

@@ -1,4 +1,4 @@
-//! A reservation: the space of one record, whatever the kind of ring, and who ends it.
+//! A reservation: the space of one record in any kind of ring, and the producer that ends it.
 
 use crate::map::shared_pair::SharedPair;
 use crate::map::write_window::WriteWindow;
@@ -11,8 +11,8 @@ use std::ptr::NonNull;
 
 /// The bytes of one record, in the ring of a `P`: write them, then commit. A dropped reservation is discarded.
 ///
-/// The bytes are what was there last, not zeros. Where other users may write the ring's file, they are private memory,
-/// and a commit copies them to the ring: see [`Trust`](crate::Trust).
+/// The bytes have the previous content of their place, not zeros. If other users may write the ring's file, they are private
+/// memory, and a commit copies them to the ring: see [`Trust`](crate::Trust).
 ///
 /// ```
 /// # use perfring_shm::{Reservation, Reserves};
@@ -21,8 +21,8 @@ use std::ptr::NonNull;
 /// }
 /// ```
 ///
-/// In a ring with many producers nothing younger is published while a reservation is open: keep it short. A reservation of
-/// a shared ring is ended by the thread that made it. One of a ring per CPU may be ended by any thread, on any CPU, but not
+/// In a ring with many producers nothing younger is published while a reservation is open: keep it short. The thread that made
+/// a reservation of a shared ring ends it. Any thread, on any CPU, may end a reservation of a ring per CPU, but not
 /// in a signal handler that interrupts another call with this ring.
 #[must_use = "a reservation that is dropped is discarded"]
 pub struct Reservation<'a, P: Reserves> {
@@ -32,11 +32,11 @@ pub struct Reservation<'a, P: Reserves> {
 
 /// A producer whose records can be written in place.
 pub trait Reserves {
-    /// Where its reservations are, and who ends them.
+    /// The place of its reservations, which also ends them.
     type Space<'a>: Space;
 }
 
-/// Where a reservation is, and who ends it.
+/// The place of a reservation, which also ends it.
 ///
 /// # Safety
 /// While a reservation is open, and until the space's borrow ends, [`Space::bytes`] returns its bytes, which no other

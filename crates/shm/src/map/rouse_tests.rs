@@ -1,4 +1,4 @@
-//! Who wakes a sleeper whose waker died.
+//! A sleeper whose waker died: another process wakes it.
 
 use crate::file::create::{RingOptions, create};
 use crate::file::open::RingFile;

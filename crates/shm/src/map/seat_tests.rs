@@ -1,4 +1,4 @@
-//! What a handle knows of the seats of its ring.
+//! The seats of a ring, as a handle sees them.
 
 use crate::file::create::{RingOptions, create};
 use crate::file::open::{FileAccess, RingFile, SeatId};

@@ -1,5 +1,5 @@
-//! A mapping of a shared ring and the writer that says which bytes of it are this producer's. The
-//! pair must stay together, as the writer's positions are bytes of this mapping.
+//! A mapping of a shared ring and the writer that knows which bytes of it are this producer's. The
+//! pair must stay together, because the writer's positions are bytes of this mapping.
 
 use crate::file::liveness::FileLocks;
 use crate::map::attached::Attached;

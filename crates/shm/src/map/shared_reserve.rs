@@ -10,8 +10,8 @@ use perfring_ring::{Claim, Refusal};
 use std::time::Duration;
 
 impl SharedWindow {
-    /// Reserves space for one record, in place. A refusal is not counted. `now` returns the current time. `wait` returns what
-    /// waits after each refusal, until it returns the refusal that this returns.
+    /// Reserves space for one record, in place. A refusal is not counted. `now` returns the current time. `wait` returns the object
+    /// that waits after each refusal, until the wait ends with the refusal that this returns.
     ///
     /// # Errors
     /// See [`Refusal`].

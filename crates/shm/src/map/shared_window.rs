@@ -1,8 +1,8 @@
-//! The window of one producer of a shared ring: its mapping, and the writer that says which bytes
+//! The window of one producer of a shared ring: its mapping, and the writer that knows which bytes
 //! of it are this producer's.
 //!
 //! Any number of reservations can be open at a time. Each position is given out once, under the
-//! ring's lock, and what is reserved and not published is less than a ring, so no two of them
+//! ring's lock, and the unpublished reservations are less than a ring, so no two of them
 //! overlap. The window never parts with its mapping or its writer.
 
 use crate::file::error::AttachError;
@@ -39,9 +39,9 @@ pub struct SharedWindow {
     _lock: ByteLock,
     pub(super) pair: SharedPair,
     attach_wait: Duration,
-    /// That of the writer.
+    /// The limit of the writer.
     plain_end: usize,
-    /// How many records were written at the last refusal.
+    /// The number of records written at the last refusal.
     refused_at: Cell<Option<u64>>,
     clock: MachineClock,
 }
@@ -126,7 +126,7 @@ impl SharedWindow {
         self.clock
     }
 
-    /// Stores in a ring with time what the clocks say. To be called before the first record, as the
+    /// Stores the clocks' readings in a ring with time. Call it before the first record, because the
     /// anchors of another boot must be replaced. `read` reads the clocks, under the ring's lock.
     ///
     /// # Errors
@@ -144,7 +144,7 @@ impl SharedWindow {
         Ok(())
     }
 
-    /// Stores in the ring what the clocks say. Returns false if the ring's lock could not be taken.
+    /// Stores the clocks' readings in the ring. Returns false if the ring's lock could not be taken.
     /// A forked child stores nothing.
     #[must_use]
     pub fn keep_time(&self, read: impl FnOnce() -> Reading) -> bool {
@@ -152,7 +152,7 @@ impl SharedWindow {
             || self.pair.writer.borrow().keep_time(self.pair.at(), &self.pair.liveness, read)
     }
 
-    /// What producers of this slot have done since the ring was made. The ring counts markers for all
+    /// Returns the counts of this slot's producers since the ring was made. The ring counts markers for all
     /// slots together: `lost_markers` is 0.
     #[must_use]
     pub fn totals(&self) -> ProducerTotals {
@@ -188,7 +188,7 @@ impl SharedWindow {
         if pair.children.forked() {
             return Err(Refusal::Forked);
         }
-        // The length is known to the caller's compiler, which needs it for what follows.
+        // The caller's compiler knows the length, and needs it for the next lines.
         if len > Self::UNDER_LOCK_MAX || len >= self.plain_end {
             return self.put_other(kind, payload, now());
         }

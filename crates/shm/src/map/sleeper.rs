@@ -17,15 +17,15 @@ pub struct Ticket {
     pub(crate) exposed: bool,
 }
 
-/// Sleeps and wakes for the consumer of one ring, through a read-only mapping of its own: while one
-/// thread sleeps, others can read.
+/// Sleeps and wakes for the consumer of one ring, through its own read-only mapping: while one
+/// thread sleeps, other threads can read.
 #[derive(Debug)]
 pub struct Sleeper {
     pub(super) map: Plain,
 }
 
 impl Sleeper {
-    /// Sleeps until a producer publishes what was asked for, or [`Sleeper::wake`] is called, for at
+    /// Sleeps until a producer reaches the requested threshold, or [`Sleeper::wake`] is called, for at
     /// most `limit`. May return early. Call the consumer's `end_sleep` afterwards.
     pub fn sleep(&self, ticket: Ticket, limit: Duration) {
         futex::sleep(self.map.ring().wait_word(), ticket.value, limit.min(ticket.most));
@@ -64,11 +64,11 @@ impl Armed<'_> {
 /// On so many rings a thread sleeps at once with [`sleep_on_any`]: `FUTEX_WAITV_MAX`.
 pub const ANY_MOST: usize = 128;
 
-/// Sleeps until a producer publishes what one of these consumers has asked for, for at most `limit`. May return
+/// Sleeps until a producer reaches the threshold of one of these consumers, for at most `limit`. May return
 /// early. Afterwards each consumer withdraws its request.
 ///
-/// Returns false, and has not slept, if there are more than [`ANY_MOST`] of them or none, and where the system
-/// cannot do that: before Linux 5.16, or where a seccomp filter forbids `futex_waitv(2)`.
+/// Returns false, without a sleep, if there are none or more than [`ANY_MOST`], and if the system
+/// lacks this call: before Linux 5.16, or if a seccomp filter forbids `futex_waitv(2)`.
 #[must_use]
 pub fn sleep_on_any(armed: &[Armed<'_>], limit: Duration) -> bool {
     let Some(most) = armed.iter().map(|armed| armed.ticket.most).min() else { return false };

@@ -1,13 +1,13 @@
-//! The exclusive producer's window: its mapping, and the writer that says which bytes of it are
+//! The exclusive producer's window: its mapping, and the writer that knows which bytes of it are
 //! free.
 //!
-//! Bytes are handed out only by a [`Reservation`](crate::Reservation). It borrows the window mutably, so no two are open at
+//! Bytes are handed out only by a [`Reservation`](crate::Reservation). It borrows the window mutably, so two are never open at
 //! a time. The window never parts with its
-//! mapping or its writer, so what the writer reserved is space of this mapping.
+//! mapping or its writer, so the space that the writer reserved is in this mapping.
 //!
-//! What the windows share is [`Attached`]. One generic window was sketched and left: this one is used by `&mut`, has one
-//! reservation at a time, and holds records back; a shared one is used by `&`, has any number of reservations, writes
-//! under the ring's lock or after it, and publishes a batch as one span. Each verb would have had two bodies behind a trait.
+//! [`Attached`] is the shared part of the windows. They are not one generic window: this window is used by `&mut`, has one
+//! reservation at a time, and holds records back. A shared window is used by `&`, has any number of reservations, writes
+//! under the ring's lock or after it, and publishes a batch as one span. Each verb would have two bodies behind a trait.
 
 use crate::file::error::AttachError;
 use crate::file::liveness::{FileLocks, drop_dead_of};
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
-/// This process is a forked child of the one that attached.
+/// This process is a forked child of the process that attached.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[error("this process was forked from the one that attached: attach again")]
 pub struct Forked;
@@ -44,7 +44,7 @@ pub struct WriteWindow {
     pub(super) writer: Writer,
     /// The position at the last refusal.
     refused_at: Option<u64>,
-    /// That of the owner info.
+    /// The epoch in the owner info.
     epoch: u64,
     clock: MachineClock,
     _lock: ByteLock,
@@ -95,7 +95,7 @@ impl WriteWindow {
         self.clock
     }
 
-    /// Stores in a ring with time what the clocks say. To be called before the first record.
+    /// Stores the clocks' readings in a ring with time. Call it before the first record.
     pub fn begin_time(&mut self, reading: &Reading) {
         self.writer.begin_time(self.attached.map.ring(), reading);
     }
@@ -107,13 +107,13 @@ impl WriteWindow {
         self.signed = Some(Signed::new(holder, self.attached.ring.watched()));
     }
 
-    /// Returns what was written, discarded and refused since the ring was created.
+    /// Returns the counts of written, discarded and refused records since the ring was created.
     #[must_use]
     pub fn totals(&self) -> ProducerTotals {
         self.writer.totals()
     }
 
-    /// Returns what was overwritten since the ring was created.
+    /// Returns the count of overwritten records since the ring was created.
     #[must_use]
     pub fn overwritten(&self) -> Count {
         self.writer.overwritten(self.attached.map.ring())
@@ -126,7 +126,7 @@ impl WriteWindow {
         self.writer.max_len()
     }
 
-    /// Stores in a ring with time what the clocks say, from time to time.
+    /// Stores the clocks' readings in a ring with time, from time to time.
     pub fn keep_time(&mut self, reading: &Reading) {
         self.writer.keep_time(self.attached.map.ring(), reading);
     }
@@ -202,7 +202,7 @@ impl WriteWindow {
         self.writer.begin_batch(self.attached.map.ring());
     }
 
-    /// Publishes what is held back.
+    /// Publishes the records that are held back.
     #[inline(always)]
     pub fn publish(&mut self, wake: Wake) {
         let owed = self.writer.publish(self.attached.map.ring(), wake);
@@ -223,7 +223,7 @@ impl WriteWindow {
         }
     }
 
-    /// Publishes what is held back, and sleeps until the consumer has released enough for a record
+    /// Publishes the records that are held back, and sleeps until the consumer has released enough for a record
     /// of `len` bytes, for at most `limit`. May return early, so the caller checks again.
     pub fn sleep_for_space(&mut self, len: usize, limit: Duration) {
         // A consumer that sleeps for a watermark would not release space.

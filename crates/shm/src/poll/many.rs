@@ -15,8 +15,8 @@ const ENTRIES: u32 = 128;
 
 /// Waits for the wakes of many consumers, each under a number of the caller's.
 ///
-/// A request ends with the next wake of its ring: until then, however often the caller sleeps, there is nothing to
-/// be done for it. A wake that is lost (its producer died between taking the consumer's flag and waking it) ends no
+/// A request ends with the next wake of its ring. Before that, however often the caller sleeps, the request needs no
+/// further call. A lost wake (its producer died between taking the consumer's flag and waking it) ends no
 /// request, so a sleeper polls all its rings at each [`until_tick`](crate::until_tick).
 pub struct ManyWaits {
     ring: IoUring<squeue::Entry, cqueue::Entry>,
@@ -64,7 +64,7 @@ impl ManyWaits {
                 other => break other,
             }
         };
-        // What was not submitted stays in the queue, with an address that may not be there later.
+        // An unsubmitted entry stays in the queue, with an address that may be invalid later.
         self.usable = submitted.is_ok();
         submitted.map(drop)
     }

@@ -2,11 +2,11 @@
 //!
 //! A wake is a futex in the ring's page, which no event loop can wait for. Producers are not
 //! involved: a descriptor for them to write to would cost every ring another file, and each wake
-//! another system call. So the consumer's own process turns futex wakes into readable descriptors:
+//! another system call. Therefore the consumer's own process turns futex wakes into readable descriptors:
 //!
 //! * by an io_uring of each descriptor, whose one request waits on the futex: the io_uring itself is
 //!   the descriptor, and there is no thread (Linux 6.7);
-//! * where io_uring is not available, as in most containers, by one thread for each 127 rings,
+//! * if io_uring is unavailable, for example in most containers, by one thread for each 127 rings,
 //!   which waits for all of its rings in one call and writes to eventfds (Linux 5.16; on older
 //!   kernels it polls every 5 ms).
 //!

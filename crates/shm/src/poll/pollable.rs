@@ -17,7 +17,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PollBy {
-    /// An io_uring if this process may make one that can wait for futexes, otherwise the thread.
+    /// An io_uring if this process may make it and it can wait for futexes, otherwise the thread.
     #[default]
     Any,
     /// An io_uring for each descriptor: no thread, and the latency of a blocking sleep.
@@ -38,7 +38,7 @@ pub enum PollError {
     /// The descriptor belongs to another ring.
     #[error("this descriptor is not of {location}: make one for each consumer")]
     OtherRing { location: Location },
-    /// This process is a fork of the one that attached.
+    /// This process is a fork of the process that attached.
     #[error("{location} was attached to by the parent of this process: attach again after a fork")]
     Forked { location: Location },
 }

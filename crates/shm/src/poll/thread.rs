@@ -21,7 +21,7 @@ const LINES: usize = 127;
 /// How often the thread polls where it cannot wait for several futexes.
 const POLL: Duration = Duration::from_millis(5);
 
-/// What a descriptor is armed for.
+/// The wake for which a descriptor is armed.
 #[derive(Debug)]
 struct Asked {
     value: u32,
@@ -66,7 +66,7 @@ impl WaitedRing {
 /// Up to 127 rings and, while it has any, a thread.
 #[derive(Debug, Default)]
 struct Shard {
-    /// Incremented to make the thread reload what it waits for.
+    /// Incremented to make the thread reload its list of rings.
     news: AtomicU32,
     lines: Mutex<WaitedRings>,
 }
@@ -77,8 +77,8 @@ struct WaitedRings {
     runs: bool,
 }
 
-/// The shards of this process, not those of its parent: a forked child has no copy of the threads,
-/// and the locks may be held for ever.
+/// The shards of this process, and not of its parent: a forked child has no copy of the threads,
+/// and the parent's locks may be held for ever.
 struct Pool {
     generation: u32,
     shards: Mutex<Vec<Arc<Shard>>>,
@@ -95,7 +95,7 @@ fn pool() -> &'static Pool {
         {
             return pool;
         }
-        // One for each fork that has rings of its own. It is never freed, as others may use it.
+        // One pool for each fork with its own rings. It is never freed, because other threads may use it.
         let new = Box::into_raw(Box::new(Pool { generation, shards: Mutex::default() }));
         if POOL.compare_exchange(now, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
             // SAFETY: made two lines above; there is no other reference to it.
@@ -181,7 +181,7 @@ impl Drop for ThreadWaiter {
 }
 
 impl Shard {
-    /// Makes the thread reload what it waits for.
+    /// Makes the thread reload its list of rings.
     fn report(&self) {
         self.news.fetch_add(1, Ordering::Release);
         let _ = futex::wake(&self.news, futex::Flags::PRIVATE, 1);

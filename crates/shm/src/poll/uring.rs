@@ -81,15 +81,15 @@ impl UringWaiter {
     pub(crate) fn listen(&mut self, value: u32, limit: Duration) -> io::Result<()> {
         self.clear();
         let until = Instant::now().checked_add(limit);
-        // The wait of an earlier arming that was not woken is kept if it does not last longer: a
-        // wait that is cut short again and again costs no system call. A wake reaches it, whatever
-        // value the word had when it began.
+        // The wait of an earlier arming that was not woken is kept if it does not last longer, so that a
+        // wait that is shortened again and again costs no system call. A wake reaches it, regardless of the
+        // word's value at its beginning.
         let old = self.listening.and_then(|old| old.until);
         if old.is_some_and(|old| until.is_none_or(|new| old <= new)) {
             return Ok(());
         }
         if self.listening.is_some() || self.stale {
-            // The queue has space for one wait: what an earlier failure left there goes first.
+            // The queue has space for one wait: an entry that an earlier failure left is submitted first.
             self.submit()?;
             // If the wait has ended, there is nothing to cancel; if not, it ends like a wake.
             let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// Entries in one block. There are as many blocks as were ever needed at a time.
 pub(crate) const ENTRIES: usize = 256;
 
-/// The entry of a table: made of atomics, as handlers read it while it is filled.
+/// The entry of a table: made of atomics, because handlers read it while it is filled.
 pub(crate) trait TableEntry: 'static {
-    /// A free one.
+    /// A free entry.
     const FREE: Self;
     /// Claims a free entry for the caller to fill. Returns whether it was free.
     fn claim(&self) -> bool;
@@ -48,7 +48,7 @@ impl<E: TableEntry> Block<E> {
         }
     }
 
-    /// Returns all entries, also the free ones. Async-signal-safe.
+    /// Returns all entries, including free entries. Async-signal-safe.
     pub(crate) fn entries(&'static self) -> impl Iterator<Item = &'static E> {
         std::iter::successors(Some(self), |block| block.next()).flat_map(|block| &block.entries)
     }

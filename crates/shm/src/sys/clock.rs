@@ -246,7 +246,7 @@ fn ahead_here(proc: &Path) -> Result<[i64; 2], ClockError> {
     if here.as_os_str() == INITIAL_NAMESPACE {
         return Ok([0; 2]);
     }
-    // The offsets are those of the namespace that children are born into.
+    // The offsets belong to the namespace into which children are born.
     if here != children {
         return Err(ClockError::OtherNamespace);
     }

@@ -7,12 +7,12 @@ use core::arch::asm;
 #[cfg(target_arch = "x86_64")]
 const SHORT: usize = 256;
 
-/// Copies bytes that the program has often just written, as it does the fields of a struct.
+/// Copies bytes that the program has often just written, such as the fields of a struct.
 ///
-/// A load takes what is still in the store queue from one store alone (Intel's optimization manual, "Store-to-Load
-/// Forwarding"; AMD's, "Load-Store Unit"): one that is wider than the stores before it waits until all of them are in the
-/// cache, which is longer than all else that a publish does. So these load eight bytes at a time, where a compiler
-/// and `memcpy` take 16 or more, and store 16.
+/// A load takes bytes in the store queue from one store only (Intel's optimization manual, "Store-to-Load
+/// Forwarding"; AMD's, "Load-Store Unit"). A load that is wider than the stores before it waits until all of them are in the
+/// cache, which takes longer than everything else in a publish. Therefore these functions load eight bytes at a time, while
+/// a compiler and `memcpy` load 16 or more, and store 16.
 ///
 /// # Safety
 /// As for [`core::ptr::copy_nonoverlapping`].

@@ -4,7 +4,7 @@ use crate::sys::rseq::{NoRseq, RseqRegistration, Thread};
 use crate::sys::sequence;
 use std::marker::PhantomData;
 
-/// The present thread, as restartable sequences know it.
+/// The present thread's registration for restartable sequences.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuThread {
     pub(crate) thread: Thread,

@@ -1,12 +1,12 @@
-//! The end of a process that ends well. A static, a leaked value and another thread's thread-local value are never dropped, so
-//! the seats that they hold would look like those of a killed process.
+//! The orderly end of a process. A static, a leaked value and another thread's thread-local value are never dropped, so
+//! their seats would look like the seats of a killed process.
 //!
-//! So a function that `exit(3)` calls signs off what this process holds: a return from `main` and
-//! `std::process::exit` come there, also after a panic in `main`. A signal, `abort(3)`, `_exit(2)` and `quick_exit(3)` do not.
+//! Therefore a function that `exit(3)` calls signs off this process's seats. A return from `main` and
+//! `std::process::exit` call it, also after a panic in `main`. A signal, `abort(3)`, `_exit(2)` and `quick_exit(3)` do not.
 //! The function stores one word in each seat's owner info and does nothing else. Threads that still publish are
 //! not disturbed: no publish reads or writes that word, and the seat's lock stays held until the kernel ends the process.
 //!
-//! A library that is unloaded would take the function with it. So this code stays loaded: see `sys/pin.rs`.
+//! An unloaded library would take the function with it. Therefore this code stays loaded: see `sys/pin.rs`.
 
 use crate::sys::blocks::{self, Block};
 use crate::sys::fork;
@@ -34,7 +34,7 @@ struct ExitEntry {
     state: AtomicU32,
     /// In a mapping that lives as long as the entry is in use.
     holder: AtomicPtr<Holder>,
-    /// That of the owner info.
+    /// The epoch in the owner info.
     epoch: AtomicU64,
     /// The file's descriptor, which is open while the entry is in use, and its length unless it is truncated.
     fd: AtomicI32,
@@ -81,7 +81,7 @@ impl Signed {
         if !REGISTERED.swap(true, Ordering::Relaxed) {
             pin();
             // SAFETY: the function is one of this program, or of a library that is never unloaded. Without memory for the
-            // registration the seats look dead, as after a kill.
+            // registration the seats look dead, like after a kill.
             let _ = unsafe { libc::atexit(on_exit) };
         }
         let (entry, generation) = (TABLE.claim(), fork::generation());

@@ -1,16 +1,16 @@
-//! Forks. A child of `fork(2)` has its parent's mappings and, what is worse, its open file
+//! Forks. A child of `fork(2)` has its parent's mappings. Worse, it has its parent's open file
 //! descriptions, and with them the locks that mark the parent as alive.
 //!
-//! So a handler in the child (`pthread_atfork(3)`, which every `fork` of libc runs) detaches it: it
+//! Therefore a handler in the child (`pthread_atfork(3)`, which every `fork` of libc runs) detaches the child. It
 //! increments the generation by which handles detect a fork, puts private memory in the place of
 //! each mapping that the process could write through, and `/dev/null` in the place of each
 //! descriptor that holds a lock. The parent's ring, and its death, are then out of reach of the
-//! child. (A raw `clone(2)` runs no handler. Nor does `posix_spawn`, with which the standard library
+//! child. (A raw `clone(2)` runs no handler. Neither does `posix_spawn`, with which the standard library
 //! starts commands: its child runs nothing of this program and closes all descriptors when it
-//! executes another, some microseconds later. `proto/VERIFICATION.md`, "The dead that look alive",
+//! executes another program, some microseconds later. `proto/VERIFICATION.md`, "The dead that look alive",
 //! lists this with all other exceptions.)
 //!
-//! A handler can detach a child from what is registered only. So no fork happens while another
+//! A handler can detach a child only from registered mappings and descriptors. Therefore no fork happens while another
 //! thread has opened a ring and not registered it yet: see [`hold_off`].
 
 use crate::sys::blocks::{self, Block};
@@ -105,7 +105,7 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    // Its only thread is this one.
+    // This is the child's only thread.
     FORKING.store(0, Ordering::SeqCst);
     OPENING.store(0, Ordering::SeqCst);
     GENERATION.fetch_add(1, Ordering::Relaxed);
@@ -129,14 +129,14 @@ extern "C" fn in_child() {
         if len > 0 {
             // SAFETY: the range is a mapping that this process registered and has not removed (it
             // would have freed the entry first); in the child, whose only thread is here, nothing
-            // uses it at this moment. What reads it afterwards sees zeros, which any ring code
+            // uses it at this moment. Later reads see zeros, which any ring code
             // survives.
             unsafe { libc::mmap(base.cast(), len, prot, flags, -1, 0) };
         }
         let fd = entry.fd.load(Ordering::Relaxed);
         if null >= 0 && fd >= 0 {
-            // SAFETY: the number stays an open descriptor, so its owner can close it. Closed here, it
-            // could be another file's by then.
+            // SAFETY: the number stays an open descriptor, so its owner can close it. If it were closed here, another file
+            // could have the number when the owner closes it.
             unsafe { libc::dup3(null, fd, libc::O_CLOEXEC) };
         }
     }
@@ -156,7 +156,7 @@ fn stand_in(path: &CStr) -> libc::c_int {
     unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }
 }
 
-/// Returns the generation of this process among those that are forks of one another: a forked child has another one than its
+/// Returns the generation of this process among its forks: a forked child has another generation than its
 /// parent.
 #[inline]
 pub fn generation() -> u32 {
@@ -219,7 +219,7 @@ impl NotForChildren {
         Self::new([none, none, none], fd)
     }
 
-    /// Returns whether this process is a child of the one that registered.
+    /// Returns whether this process is a child of the process that registered.
     #[inline(always)]
     pub(crate) fn forked(&self) -> bool {
         self.generation != GENERATION.load(Ordering::Relaxed)
@@ -263,7 +263,7 @@ mod tests {
             assert!(is_locked());
             let null = stand_in(path);
             assert!(null >= 0, "{path:?}");
-            // SAFETY: it is open, and nobody else has it.
+            // SAFETY: the descriptor is open, and no other value owns it.
             let null = unsafe { OwnedFd::from_raw_fd(null) };
             // SAFETY: the number stays an open descriptor, which its owner closes.
             let done = unsafe { libc::dup3(null.as_raw_fd(), holder.as_raw_fd(), libc::O_CLOEXEC) };

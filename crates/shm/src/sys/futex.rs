@@ -8,15 +8,15 @@ use rustix::time::clock_gettime;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The longest single sleep of a thread that may miss a wake: a producer waiting for a foreign perf
-/// reader, which wakes nobody, and any thread where `membarrier` is forbidden.
+/// The longest single sleep of a thread that may miss a wake: a producer that waits for a foreign perf
+/// reader, which wakes no producer, and any thread if `membarrier` is forbidden.
 pub const SLICE: Duration = Duration::from_millis(20);
-/// How often everything that sleeps wakes by itself. A process that dies or is stopped between taking a
-/// sleeper's flag and `FUTEX_WAKE` leaves it asleep with nobody to wake it, and nobody wakes a reader
-/// whose ring's file is removed.
+/// The interval at which every sleeper wakes by itself. A process that dies or is stopped between taking a
+/// sleeper's flag and `FUTEX_WAKE` leaves the sleeper without a waker. A removal of a ring's file does not wake its
+/// readers.
 const TICK: Duration = Duration::from_secs(1);
-/// The same for a ring that another user may read: such a process can move a sleeper to a futex of its own
-/// (`FUTEX_REQUEUE`), and the next wake does not come to it.
+/// The interval for a ring that another user may read. A process of that user can move a sleeper to its own futex
+/// (`FUTEX_REQUEUE`), and the next wake does not reach the sleeper.
 const EXPOSED_TICK: Duration = Duration::from_millis(100);
 
 /// Returns the time until the clock's next full second, or tenth of a second for a ring that another
@@ -31,13 +31,13 @@ pub fn until_tick(exposed: bool) -> Duration {
 }
 
 /// Registers this process with `membarrier(2)`, so that a publish needs no full fence (some 5 ns).
-/// Returns whether it is registered: the call may be forbidden, as in some containers.
+/// Returns whether it is registered: some containers forbid the call.
 ///
-/// The first attach does this by itself where it costs a microsecond, in a process with one thread.
-/// With more threads the kernel waits for each processor first: 9 to 20 ms, which no first record
-/// should wait for. So a program that has threads before it attaches (an async runtime) either calls
-/// this as it starts, or pays the full fences: until this is called by anybody, at any time, from
-/// when on the rings that are attached already are spared them too.
+/// The first attach does this by itself in a process with one thread, where it costs a microsecond.
+/// With more threads the kernel first waits for each processor, 9 to 20 ms. No first record
+/// should wait that long. Therefore a program that has threads before it attaches (an async runtime) either calls
+/// this at its start, or pays the full fences. Any thread may call this at any time. From then on, rings that are
+/// already attached need no full fences either.
 ///
 /// ```
 /// if !perfring_shm::register_process() {
@@ -84,7 +84,7 @@ pub(crate) fn heavy() -> bool {
 pub(crate) fn sleep(word: &AtomicU32, value: u32, limit: Duration) {
     let timeout = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
     match futex::wait(word, futex::Flags::empty(), value, Some(&timeout)) {
-        // Whatever ended it, the caller polls again.
+        // After any of these, the caller polls again.
         Ok(()) | Err(Errno::AGAIN | Errno::TIMEDOUT | Errno::INTR) => {}
         // No other error is possible on a mapped word; if there were one, do not spin at full
         // speed.
@@ -149,10 +149,10 @@ pub(crate) fn wake_if(owed: Owed, word: &AtomicU32) {
     }
 }
 
-/// Wakes a ring's consumer, if it sleeps, without asking its flag, which a process may have taken and
-/// then died. For the moments at which that may have happened, none of which is on the path of a
-/// record: an attach, a recovery, the first refusal of several. One that is only about to sleep is not
-/// woken: that it sleeps for a second at most is what the promise rests on.
+/// Wakes a ring's consumer, if it sleeps, without a look at its flag: a process may have taken the flag and
+/// then died. Called at the moments at which this may have happened. None is on the path of a
+/// record: an attach, a recovery, the first refusal of several. A consumer that is only about to sleep is not
+/// woken. The promise rests on its sleep of at most a second.
 #[cold]
 pub(crate) fn rouse(ring: Ring<'_>) {
     wake(ring.wait_word());

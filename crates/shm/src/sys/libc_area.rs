@@ -1,12 +1,12 @@
-//! Areas for restartable sequences that libc registers (glibc 2.35 and newer): two variables say where they are.
+//! Areas for restartable sequences that libc registers (glibc 2.35 and newer): two variables have their place.
 //!
-//! A dynamic program asks the dynamic linker for the variables. A static program has none to ask, so there the linker
-//! fills in their addresses, or 0 where libc has no such variables: they are weak symbols.
+//! A dynamic program asks the dynamic linker for the variables. A static program has no dynamic linker, so the linker
+//! fills in their addresses, or 0 if libc lacks the variables: they are weak symbols.
 
 use std::ptr::NonNull;
 
-/// Returns where each thread's area is, from the thread pointer on, and how long libc says the area is. `None` if libc
-/// registers none.
+/// Returns the offset of each thread's area from the thread pointer, and the area's length by libc. `None` if libc
+/// registers no areas.
 pub(super) fn find() -> Option<(isize, u32)> {
     let (offset, size) = variables();
     // SAFETY: the address is that of an `isize`, which is constant once the program runs.

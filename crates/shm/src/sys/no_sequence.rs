@@ -1,4 +1,4 @@
-//! In the place of `sequence` where there are none.
+//! Replaces `sequence` on machines without restartable sequences.
 
 use crate::sys::rseq::{Ended, NoRseq, RseqRegistration, SequenceRecord, SequenceRing, Thread};
 

@@ -4,9 +4,9 @@
 //! gone, by any death, in any pid namespace or container. A forked child shares the description and
 //! keeps it: see `fcntl(2)`.
 //!
-//! Seats are held by write locks, which need write permission. Whoever may only read the file can
-//! take read locks, which say nothing of a seat: liveness is queried as if to take a read lock, as
-//! only a write lock conflicts with that. But a read lock keeps others from taking a seat.
+//! Seats are held by write locks, which need write permission. A process that may only read the file can
+//! take read locks, which prove nothing about a seat. Liveness is queried as if to take a read lock, because
+//! only a write lock conflicts with it. But a read lock prevents other processes from taking a seat.
 
 use crate::sys::fork;
 use nix::errno::Errno;
@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The byte that only a process that removes the ring locks, with all others.
 pub(crate) const REMOVAL_BYTE: u64 = 0;
 
-/// An open ring file, and what is locked through its open file description: the kernel does not say
-/// that to the description itself.
+/// An open ring file, and the bytes locked through its open file description: the kernel does not report
+/// them to the description itself.
 #[derive(Debug)]
 pub(crate) struct LockFile {
     file: File,
@@ -83,7 +83,7 @@ impl LockFile {
         Ok(self.holds(byte) || self.conflicts(libc::F_RDLCK, (byte, 1))?)
     }
 
-    /// Returns whether nobody else holds any of the bytes, and a read lock keeps this process from
+    /// Returns whether no other process holds any of the bytes, and a read lock keeps this process from
     /// taking them.
     pub(crate) fn is_read_locked(&self, range: ByteRange) -> io::Result<bool> {
         Ok(!self.conflicts(libc::F_RDLCK, range)? && self.conflicts(libc::F_WRLCK, range)?)

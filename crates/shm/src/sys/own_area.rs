@@ -4,15 +4,15 @@
 //! The kernel writes to an area whenever its thread returns to user mode, so it must not be left registered when the storage
 //! goes. The destructor of a key (`pthread_key_create(3)`) ends it. A key and not a Rust destructor, because a signal handler
 //! may be the first in its thread to publish: storing a key's value allocates and locks nothing (in musl; in glibc for the
-//! first 32 keys). If another destructor publishes later, that registers the area anew, and libc calls this one again, up to
+//! first 32 keys). If another destructor publishes later, it registers the area again, and libc calls this destructor again, up to
 //! four times in all.
 //!
 //! A forked child has its parent's registration, at the same address.
 //!
-//! The auxiliary vector (`getauxval(3)`) says how long an area the kernel has fields for, and how it must be aligned. A
+//! The auxiliary vector (`getauxval(3)`) has the length and the alignment of the kernel's fields. A
 //! kernel that has fields beyond the original 32 bytes (33 bytes, aligned to 64, from Linux 7.0 on) treats a shorter area as
-//! that of an older program: it writes to it at each context switch and each signal. So the length is what the kernel
-//! says, if an [`Area`] has it, and 32 otherwise.
+//! the area of an older program, and writes to it at each context switch and each signal. Therefore the length is the
+//! kernel's, if an [`Area`] has it, and 32 otherwise.
 
 use crate::sys::rseq::{Area, NoRseq, ORIGINAL, Thread};
 use nix::errno::Errno;
@@ -57,7 +57,7 @@ fn register(area: NonNull<u8>) -> Result<(), NoRseq> {
     }
     match rseq(area, REGISTER) {
         Ok(_) => Ok(()),
-        // The area has its length and alignment: so there is another one.
+        // The area has its length and alignment. Therefore another area is registered.
         Err(Errno::EINVAL) => Err(NoRseq::Taken),
         Err(_) => Err(NoRseq::Unregistered),
     }
@@ -77,7 +77,7 @@ pub(super) fn kernel_len() -> u64 {
     unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) }
 }
 
-/// Returns the length to register, by what the kernel has fields for and the alignment that it wants for those.
+/// Returns the length to register, by the length of the kernel's fields and their alignment.
 fn length(kernel_len: u64, align: u64) -> u32 {
     let aligned = align.is_power_of_two() && align <= align_of::<Area>() as u64;
     let fits = kernel_len <= size_of::<Area>() as u64;
@@ -88,7 +88,7 @@ fn length(kernel_len: u64, align: u64) -> u32 {
 fn rseq(area: NonNull<u8>, flags: libc::c_int) -> Result<u32, Errno> {
     let call = |len: u32| {
         // SAFETY: the area is the present thread's. The kernel writes to it from now on, as to atomics, and reads `rseq_cs`,
-        // which is 0 or what a sequence stores; it forgets it in `forget`, before the thread's storage goes.
+        // which is 0 or a sequence's descriptor; it forgets it in `forget`, before the thread's storage goes.
         let done = unsafe { libc::syscall(libc::SYS_rseq, area.as_ptr(), len, flags, SIGNATURE) };
         match Errno::result(done) {
             // Busy: this very area is registered. A signal handler that came in between may have done it.
@@ -135,7 +135,7 @@ fn key() -> Option<libc::pthread_key_t> {
     match KEY.compare_exchange(NONE, made, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => Some(made),
         Err(first) => {
-            // SAFETY: nobody else knows this one.
+            // SAFETY: no other code knows this key.
             unsafe { libc::pthread_key_delete(made) };
             Some(first)
         }

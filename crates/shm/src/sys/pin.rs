@@ -1,9 +1,9 @@
-//! The library that has this code, if it is one, stays loaded.
+//! A library that contains this code stays loaded.
 //!
-//! After `dlclose(3)` nothing of a library is mapped any more. But a thread that has published per CPU has the address of a
+//! After `dlclose(3)` nothing of a library is mapped. But a thread that has published per CPU has the address of a
 //! sequence's descriptor in its `rseq_cs` until its next sequence, and the kernel looks there when it preempts the thread:
-//! an address that is not mapped ends the process by SIGSEGV. The kernel has the address of the SIGBUS handler, and libc those of
-//! what runs at a fork and at the end of a thread.
+//! an address that is not mapped ends the process by SIGSEGV. The kernel has the address of the SIGBUS handler, and libc the
+//! addresses of the functions that run at a fork and at the end of a thread.
 
 use nix::libc;
 use std::ffi::c_void;

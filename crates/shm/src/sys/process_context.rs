@@ -1,4 +1,4 @@
-//! The mapping in which a process says who it is: OpenTelemetry's process context, OTEP 4719, version 2.
+//! The mapping in which a process publishes its identity: OpenTelemetry's process context, OTEP 4719, version 2.
 //!
 //! Other processes find it by its name in `/proc/PID/maps`, and read it with the rights of `ptrace(2)`. No other
 //! process has it mapped.
@@ -26,15 +26,15 @@ static PUBLISHED: Mutex<Option<Published>> = Mutex::new(None);
 
 struct Published {
     map: MmapMut,
-    /// Who mapped it: in a forked child it is not there.
+    /// The process that mapped it: a forked child does not have it.
     pid: u32,
     /// When it was last published, `CLOCK_BOOTTIME`, ns.
     at: u64,
 }
 
-/// Publishes this payload as the process's context, or replaces the one that was published by this function.
+/// Publishes this payload as the process's context, or replaces the context that this function published before.
 ///
-/// A forked child has none until it publishes its own.
+/// A forked child has no context until it publishes its own.
 ///
 /// # Errors
 /// The payload is empty or too long, another thread is publishing, or the kernel refuses the mapping or its name.
@@ -54,7 +54,7 @@ pub fn publish_process_context(payload: &[u8]) -> io::Result<()> {
     };
     let pid = std::process::id();
     if let Some(parents) = published.take_if(|published| published.pid != pid) {
-        // What is at its address in this process is somebody else's.
+        // In this process, other memory is at its address.
         std::mem::forget(parents);
     }
     match &mut *published {
@@ -83,7 +83,7 @@ fn map() -> io::Result<(MmapMut, bool)> {
             ftruncate(&file, SIZE as u64)?;
             // SAFETY: the file is new, and its descriptor is closed below, so that nobody truncates it. (A process
             // that may open `/proc/PID/map_files`, which is root, may end this one in any case.) The mapping is
-            // private: what is written stays in this process.
+            // private: its content stays in this process.
             (unsafe { MmapOptions::new().len(SIZE).map_copy(&File::from(file)) }?, true)
         }
         // A sandbox may forbid it.
@@ -94,19 +94,19 @@ fn map() -> io::Result<(MmapMut, bool)> {
 }
 
 impl Published {
-    /// Writes header and payload. Who reads at the same time finds a time of 0, or another one afterwards.
+    /// Writes header and payload. A process that reads at the same time finds a time of 0, or a changed time afterwards.
     fn write(&mut self, payload: &[u8]) -> io::Result<()> {
         let size = u32::try_from(payload.len()).map_err(io::Error::other)?;
         let base = self.map.as_mut_ptr();
         // SAFETY: of both: the pages are mapped for as long as `self`, which is borrowed exclusively, and aligned.
-        // Atomic, so that the compiler keeps these stores and their order; nobody in this process loads them.
+        // Atomic, so that the compiler keeps these stores and their order; this process does not load them.
         let word = |at: usize| unsafe { AtomicU64::from_ptr(base.wrapping_add(at).cast()) };
         // SAFETY: as above.
         let half = |at: usize| unsafe { AtomicU32::from_ptr(base.wrapping_add(at).cast()) };
         let (signature, version, length) = (word(0), half(8), half(12));
         let (time, address) = (word(16), word(24));
         time.store(0, Ordering::Relaxed);
-        // The payload's stores stay behind this one, for a reader that looks at the time twice.
+        // The payload's stores stay behind this store, for a reader that loads the time twice.
         fence(Ordering::SeqCst);
         // SAFETY: `payload` has at most `SIZE - HEADER` bytes, and is not in the mapping, of which no slice exists.
         unsafe {
@@ -123,7 +123,7 @@ impl Published {
         Ok(())
     }
 
-    /// Names the mapping, which also tells tracers of `prctl(2)` that it was written.
+    /// Names the mapping, which also notifies tracers of `prctl(2)` of the write.
     fn name(&self) -> io::Result<()> {
         // SAFETY: sets the name of pages of this process that are mapped, and copies it.
         let done = unsafe {

@@ -1,12 +1,12 @@
-//! Restartable sequences (`rseq(2)`, Linux 4.18): a few instructions of which the last one publishes.
+//! Restartable sequences (`rseq(2)`, Linux 4.18): a few instructions, the last of which publishes.
 //!
-//! While a thread is inside one, the kernel knows its bounds. If the thread is preempted, migrated to
-//! another CPU or gets a signal before the last instruction, it goes on at the abort address instead. So
-//! between the comparison of the CPU and the last store nobody else runs on that CPU, whatever process it
-//! is of, and a thread that is killed there has stored nothing that counts.
+//! While a thread is inside a sequence, the kernel knows its bounds. If the thread is preempted, migrated to
+//! another CPU or gets a signal before the last instruction, it continues at the abort address instead. Therefore
+//! no other thread, of any process, runs on that CPU between the comparison of the CPU and the last store,
+//! and a thread that is killed there has stored nothing that counts.
 //!
-//! libc registers each thread with the kernel (glibc since 2.35) and says where its area is, by
-//! `__rseq_offset` from the thread pointer. Where it does not, threads have areas of our own. The design is
+//! libc registers each thread with the kernel (glibc since 2.35), and the thread's area is at
+//! `__rseq_offset` from the thread pointer. If libc does not, threads have areas of this crate. The design is
 //! Paul Turner's and Mathieu Desnoyers's; the layout of area and descriptor is `include/uapi/linux/rseq.h`.
 
 use core::mem::offset_of;
@@ -30,7 +30,7 @@ pub enum NoRseq {
          such as gVisor or a seccomp filter forbids it"
     )]
     Unregistered,
-    /// Another library has registered an area of its own for this thread: there can be one.
+    /// Another library has registered its own area for this thread, which can have only one.
     #[error(
         "another library, such as an allocator, has registered this thread for restartable sequences with an area of its \
          own: turn that off, or have libc do it, for all libraries (glibc 2.35 or newer, without glibc.pthread.rseq=0 in \
@@ -39,23 +39,23 @@ pub enum NoRseq {
     Taken,
 }
 
-/// What a sequence needs of its ring's mapping.
+/// The addresses of a ring's mapping that a sequence needs.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct SequenceRing {
     pub(crate) header: NonNull<Header>,
-    /// The first copy of the data area, which is followed by another.
+    /// The first copy of the data area. The second follows it.
     pub(crate) data: NonNull<u8>,
     /// `data_size - 1`.
     pub(crate) mask: u64,
     /// The number of the ring's CPU.
     pub(crate) cpu: u32,
-    /// Why this process does without sequences for now: the number of its open reservations, and [`REPORT`].
+    /// The reasons why this process uses no sequences for now: the number of its open reservations, and [`REPORT`].
     pub(crate) held: Held,
 }
 
-/// What a sequence of this process finds out by itself before it writes: another process cannot change it. A thread that
-/// is preempted after it has read it begins the sequence again.
+/// The private count that a sequence of this process checks before it writes: another process cannot change it. A thread that
+/// is preempted after the load begins the sequence again.
 #[repr(transparent)]
 #[derive(Debug)]
 pub(crate) struct Held(AtomicU32);
@@ -64,13 +64,13 @@ pub(crate) struct Held(AtomicU32);
 const REPORT: u32 = 1 << 31;
 
 impl Held {
-    /// Returns one without reservations. There may be losses to report, of an older holder of the slot.
+    /// Returns a count without reservations. An older holder of the slot may have left losses to report.
     pub(crate) fn new() -> Self {
         Held(AtomicU32::new(REPORT))
     }
 
-    /// Adds a reservation. To be called before the ring is closed by a sequence: that sequence ends those of other threads
-    /// on the ring's CPU, and those that begin after it read this.
+    /// Adds a reservation. Call it before a sequence closes the ring: the closing sequence aborts the sequences of other
+    /// threads on the ring's CPU, and later sequences load this count.
     pub(crate) fn hold(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -94,8 +94,8 @@ impl Held {
     }
 }
 
-/// `struct rseq`. The kernel writes to it while the thread is not in user space. The fields are those of Linux 4.18; the
-/// space is for fields of later kernels, of which Linux 7.0 has 33 bytes in all, aligned to 64.
+/// `struct rseq`. The kernel writes to it while the thread is not in user space. The fields are from Linux 4.18; the
+/// space is for fields of later kernels. Linux 7.0 has 33 bytes in all, aligned to 64.
 #[repr(C, align(64))]
 pub(super) struct Area {
     _cpu_id_start: AtomicU32,
@@ -175,10 +175,11 @@ pub(crate) struct SequenceRecord {
     /// The payload's whole words.
     pub(crate) from: *const u8,
     pub(crate) words: u64,
-    /// What is left of it, padded with zeros. Anything if nothing is.
+    /// The rest of the payload, padded with zeros. Any value if there is no rest.
     pub(crate) last: u64,
     pub(crate) now: u64,
-    /// [`WriterId::to_word`](perfring_abi::WriterId::to_word) of the present thread, if records say who wrote them.
+    /// [`WriterId::to_word`](perfring_abi::WriterId::to_word) of the present thread, in a ring with
+    /// [`Lead::SampleId`](perfring_abi::Lead::SampleId).
     pub(crate) writer: u64,
 }
 

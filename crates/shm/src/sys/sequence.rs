@@ -1,5 +1,5 @@
-//! The restartable sequences themselves. A name in capitals between braces is a constant: the offset of a field, or what
-//! [`Lead`] says of a record.
+//! The restartable sequences themselves. A name in capitals between braces is a constant: the offset of a field, or a
+//! property of a [`Lead`].
 
 use crate::sys::libc_area;
 use crate::sys::own_area;
@@ -106,7 +106,7 @@ macro_rules! sequence {
             "5:",
             "xor {c:e}, {c:e}",
             "jmp 9f",
-            // What is before an abort address must be the signature (here in a `ud1`).
+            // The signature must precede an abort address (here in a `ud1`).
             ".byte 0x0f, 0xb9, 0x3d",
             ".long 0x53053053",
             "6: mov {c:e}, 1",
@@ -125,8 +125,8 @@ macro_rules! sequence {
     };
 }
 
-/// See the other one. A load-acquire of the state orders all after it; what an older holder of the lock
-/// stored before it opened the ring is then seen by whoever sees a store of the sequence.
+/// See the macro for x86-64. A load-acquire of the state orders everything after it. A process that sees a store of the
+/// sequence then sees everything that an older holder of the lock stored before it opened the ring.
 #[cfg(target_arch = "aarch64")]
 macro_rules! sequence {
     ([$($line:expr),+ $(,)?] $($operands:tt)*) => {
@@ -176,7 +176,7 @@ const TIME: usize = Lead::Time.len();
 const TIME_AT: usize = HEADER_LEN as usize;
 const WRITER_AT: usize = TIME_AT + TIME;
 
-/// The bit of a lead's length that tells [`Lead::SampleId`] from the others.
+/// The bit of a lead's length that only [`Lead::SampleId`] has.
 #[cfg(target_arch = "aarch64")]
 const WRITER_BIT: u32 = {
     let with_writer = Lead::SampleId.len();
@@ -193,7 +193,7 @@ const WRITER_BIT: u32 = {
 /// in the payload. A slice of this process that covers bytes of the ring is counted in `place.held`, from before the ring
 /// was closed for it ([`close`]).
 ///
-/// What another process stores in the page changes only where in the data area the record goes: the
+/// Another process's stores in the page change only the record's place in the data area: the
 /// position is masked, and a record that begins in the first copy ends inside the second.
 #[inline(always)]
 pub(crate) unsafe fn publish<const LEAD: usize>(
@@ -204,7 +204,7 @@ pub(crate) unsafe fn publish<const LEAD: usize>(
     let code: u64;
     let SequenceRecord { word, size, from, words, last, now, writer } = whole;
     #[cfg(target_arch = "x86_64")]
-    // `$stores` are the lines that store what is before the payload, which begins `BODY` bytes into the record.
+    // `$stores` are the lines that store the words before the payload, which begins `BODY` bytes into the record.
     macro_rules! lines {
         ([$($stores:literal),*] $($operands:tt)*) => {
             // SAFETY: the caller's promise. Inside the sequence no other thread of this CPU runs; the stores go
@@ -364,7 +364,7 @@ pub(crate) unsafe fn publish<const LEAD: usize>(
     ended(code)
 }
 
-/// Closes the ring for the producer in a slot, if it is open: then nobody is inside a sequence.
+/// Closes the ring for the producer in a slot, if it is open. After that, no thread is inside a sequence.
 ///
 /// # Safety
 /// As for [`publish`], of the mapping.

@@ -3,7 +3,7 @@
 //! between the check and the access. (A seal would help, but only a memfd can have one, and rings
 //! have names.)
 //!
-//! So a handler checks whether the address is in one of our mappings. If so, that ring is over:
+//! Therefore a handler checks whether the address is in a mapping of a ring. If so, the ring is over:
 //! private pages replace its whole mapping, with positions in the header that every reader and
 //! producer rejects; the access is repeated, and the next poll of the ring is an error. The fast
 //! path has no extra check. Any other SIGBUS goes to the previous handler.
@@ -94,20 +94,21 @@ impl blocks::TableEntry for SigbusEntry {
 /// It applies to rings that are mapped from now on, by producers and readers alike.
 ///
 /// A file that is truncated under a mapping raises SIGBUS in each process that touches a missing
-/// page. This installs a handler for it, for the whole process, which passes on to the previous
-/// handler what is not a ring's. It costs nothing per record. Further calls have no effect; a
-/// foreign handler that was installed meanwhile stays, behind this one.
+/// page. This installs a handler for it, for the whole process. It passes other SIGBUS signals on to the previous
+/// handler. It costs nothing per record. Further calls have no effect; a
+/// foreign handler that was installed meanwhile stays, behind the handler of this function.
 ///
-/// On truncation, readers get [`ReadError::Truncated`], at the next poll that touches a missing page. A page that is missing
-/// from a file of the right length (a hole, on a full file system) is [`ReadError::NoSpace`]. One that waits with nothing to
-/// read, and a producer that waits for space, ask for the file's size, too: once a second, or more often. A record that a consumer has borrowed in place may turn into zeros while it is
-/// borrowed; a copied one is whole. A payload of the AUX area that was being copied may be reported
-/// as lapped before that. A producer writes into private memory, and gets `ReserveError::Truncated`
-/// before it has written a ring's worth.
+/// On truncation, readers get [`ReadError::Truncated`], at the next poll that touches a missing page. A page that is
+/// missing from a file of the right length (a hole, on a full file system) is [`ReadError::NoSpace`]. A reader that
+/// waits with nothing to read, and a producer that waits for space, also query the file's size: once a second, or more
+/// often. A record that a consumer has borrowed in place may turn into zeros during the borrow; a copied record is
+/// whole. A payload of the AUX area that was being copied may be reported as lapped before that. A producer writes into
+/// private memory, and gets `ReserveError::Truncated` before it has written a ring's worth.
 ///
 /// A signal that is not a ring's goes to the handler from before. If that raises the signal again before it returns, as
 /// Python's `faulthandler` does, two frames are on the thread's alternate stack. Rust's has 8 KiB, and a processor with AVX-512 takes
-/// up to 3.6 KiB for each: the process may then end by SIGSEGV instead of SIGBUS, unless the thread has a larger one (`sigaltstack`).
+/// up to 3.6 KiB for each: the process may then end by SIGSEGV instead of SIGBUS, unless the thread has a larger stack
+/// (`sigaltstack`).
 ///
 /// # Errors
 /// The system's error, if the handler cannot be installed.
@@ -190,7 +191,7 @@ impl SigbusGuard {
     /// Returns the error for a ring that was found to be corrupt.
     #[cold]
     pub(crate) fn report(&self, error: impl Into<ReadError>) -> ReadError {
-        self.look(); // what is left of a page has zeros behind it
+        self.look(); // the rest of a partial page is zeros
         self.cut_off().unwrap_or_else(|| error.into())
     }
 
@@ -299,7 +300,7 @@ fn replace_all(
     let _ = entry.cut_off.compare_exchange(WHOLE, why, Ordering::SeqCst, Ordering::Relaxed);
     let writable = entry.writable.load(Ordering::Relaxed);
     // The header first, so that its positions change before any data are zeros: readers discard
-    // what they copied while the tail was already out of reach.
+    // copies that they made while the tail was already out of reach.
     let page = PAGE.load(Ordering::Relaxed).max(size_of::<Header>());
     if !spoil(base, page.min(len)) {
         return false;
@@ -308,8 +309,8 @@ fn replace_all(
         && others.into_iter().all(|(base, len)| replace(base, len, writable))
 }
 
-/// Replaces a registered mapping's header by one that every reader and producer rejects, in one
-/// step: no thread sees positions that are zero, not even if two threads come here for one mapping.
+/// Replaces a registered mapping's header by a header that every reader and producer rejects, in one
+/// step: no thread sees positions that are zero, not even if two threads do this for one mapping.
 fn spoil(base: usize, len: usize) -> bool {
     let (access, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -327,7 +328,7 @@ fn spoil(base: usize, len: usize) -> bool {
     unsafe { libc::mremap(page, len, len, how, to) != libc::MAP_FAILED }
 }
 
-/// Replaces a part of a registered mapping by zeros of our own.
+/// Replaces a part of a registered mapping by private zeros.
 fn replace(base: usize, len: usize, writable: bool) -> bool {
     if len == 0 {
         return true;

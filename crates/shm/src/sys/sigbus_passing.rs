@@ -16,16 +16,16 @@ static PASSING: [Passing; 16] = [const {
 /// A handler that was installed before ours. Never freed: it may be running.
 struct Before {
     action: libc::sigaction,
-    /// The one that was installed when we took the signal the time before.
+    /// The handler that was installed before the previous installation of ours.
     older: *mut Before,
 }
 
-/// A thread in which a handler runs that we called. If that handler calls ours in turn, it has had
+/// A thread in which a handler runs that ours called. If the called handler calls ours in turn, it has already had
 /// the signal.
 struct Passing {
     /// 0 if unused. It keeps its value if a thread has left its handler by a jump.
     thread: AtomicI64,
-    /// Where our frame was: a call by that handler has its own below it.
+    /// The address of our frame: a call by the called handler has its own frame below it.
     frame: AtomicUsize,
     to: AtomicPtr<Before>,
 }

@@ -1,5 +1,5 @@
-//! A SIGBUS that is not a ring's goes to the previous handler: each case in a process of its own,
-//! which ends by it.
+//! A SIGBUS outside all rings goes to the previous handler: each case in a separate process,
+//! which ends by the signal.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue has failed")]
 
 use super::*;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 const CHILD: &str = "PERFRING_GUARD_CHILD";
-/// What the child prints once a ring was truncated under it.
+/// The line that the child prints after a ring was truncated under it.
 const GUARDED: &str = "the ring was guarded";
 /// A child that runs in circles is ended after so many seconds.
 const SECONDS: u32 = perfring_testkit::wait::WATCHDOG.as_secs() as u32;

@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU64, Ordering, compiler_fence};
 
-/// What a thread works for, as a tracing library of this process says.
+/// The trace and span for which a thread works, as a tracing library of this process publishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ThreadContext {
@@ -35,7 +35,7 @@ struct ContextHead {
 
 type ContextSlot = AtomicPtr<ContextHead>;
 
-/// A record of this library, one for each thread, as OTEP 4947 lays it out: [`ContextHead`], and no attributes behind it.
+/// A record of this library, one for each thread, with the layout of OTEP 4947: [`ContextHead`], without attributes behind it.
 #[repr(C)]
 struct OwnRecord {
     /// The trace's id and the span's, whose bytes are in the order of the memory.
@@ -55,9 +55,9 @@ const _: () = {
 };
 
 thread_local! {
-    /// This thread's variable; null where there is none.
+    /// This thread's variable; null if the process has none.
     static SLOT: Cell<Option<*const ContextSlot>> = const { Cell::new(None) };
-    /// It has no destructor, so it is there for as long as the thread's variable, which is in the thread's memory, too.
+    /// It has no destructor, so it lives as long as the thread's variable, which is also in the thread's memory.
     static OWN: OwnRecord = const {
         OwnRecord {
             ids: [const { AtomicU64::new(0) }; 3],
@@ -82,7 +82,7 @@ std::arch::global_asm!(
     ".popsection",
 );
 
-/// Returns the calling thread's variable, as this library and each other one of the program mean it.
+/// Returns the calling thread's variable, which this library and the other libraries of the program share.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn variable() -> *const ContextSlot {
     let offset: usize;
@@ -115,18 +115,18 @@ impl ThreadContext {
         ThreadContext { trace_id, span_id, trace_flags }
     }
 
-    /// Publishes what the calling thread works for from now on, for profilers; `None` if for no trace. A few stores; the first
-    /// time in a thread, a few more.
+    /// Publishes the trace and span for which the calling thread works from now on, for profilers; `None` for no trace. The
+    /// cost is a few stores, and a few more the first time in a thread.
     ///
-    /// Call it where a span is entered, and where it is left, with the span around it or `None`. It does nothing in a thread
-    /// where another library has attached a record. A process has one library that publishes: one that attaches later frees
-    /// the record that it finds, as if it were its own.
+    /// Call it when a span is entered. When the span is left, call it with the span around it or `None`. It does nothing in a
+    /// thread where another library has attached a record. Only one library of a process may publish: a library that attaches
+    /// later frees the record that it finds, as if the record were its own.
     ///
-    /// Profilers find the variable only if the program exports it. The build script of the program says so to the linker:
+    /// Profilers find the variable only if the program exports it. The build script of the program passes this to the linker:
     /// `cargo::rustc-link-arg-bins=-Wl,--export-dynamic-symbol=otel_thread_ctx_v1`. On other machines than x86-64 this does
     /// nothing.
     ///
-    /// A signal handler of this thread, and a profiler that has stopped it, see the context before, the one after, or none.
+    /// A signal handler of this thread, and a profiler that has stopped it, see the context before, the context after, or none.
     ///
     /// ```
     /// use perfring_shm::ThreadContext;
@@ -165,10 +165,10 @@ impl ThreadContext {
 
     /// Returns the context of the calling thread, if a tracing library has attached one.
     ///
-    /// A thread looks once whether the process has the variable: a library that is loaded later is seen by threads
-    /// that ask for the first time after that.
+    /// A thread looks once whether the process has the variable. Threads that call this for the first time after a library
+    /// was loaded see the library.
     ///
-    /// What another process does has no part in this: only code of this process defines and writes the variable.
+    /// Other processes have no part in this: only code of this process defines and writes the variable.
     #[must_use]
     pub fn current() -> Option<Self> {
         let slot = SLOT.get().unwrap_or_else(find);

@@ -1,4 +1,4 @@
-//! Who the present thread is, as records say it, without a system call for each.
+//! The identity of the present thread in records, without a system call for each record.
 
 use perfring_abi::WriterId;
 use std::cell::Cell;
@@ -27,7 +27,7 @@ fn ask() -> u64 {
     word
 }
 
-/// Called in a forked child, whose only thread has another number than the one that it is a copy of.
+/// Called in a forked child: its only thread is a copy of the parent's thread and has another number.
 pub(crate) fn forget() {
     WRITER.set(0);
 }
