@@ -36,7 +36,7 @@ pub struct AdvancedObserver<'a> {
 }
 
 impl Consumer {
-    /// Gives access to what few consumers need: see [`advanced`](crate::advanced).
+    /// Gives access to functions that few consumers need: see [`advanced`](crate::advanced).
     #[inline]
     pub fn advanced(&mut self) -> AdvancedConsumer<'_> {
         AdvancedConsumer { consumer: self }
@@ -60,7 +60,7 @@ impl Consumer {
 }
 
 impl Observer {
-    /// Gives access to what few observers need: see [`advanced`](crate::advanced).
+    /// Gives access to functions that few observers need: see [`advanced`](crate::advanced).
     #[inline]
     pub fn advanced(&mut self) -> AdvancedObserver<'_> {
         AdvancedObserver { observer: self }
@@ -113,7 +113,7 @@ impl<'a> AdvancedConsumer<'a> {
         self.consumer.release_to(resume_point);
     }
 
-    /// Polls the producer's position, and returns what is next, without taking it.
+    /// Polls the producer's position, and returns the kind of the next item, without taking it.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -122,8 +122,8 @@ impl<'a> AdvancedConsumer<'a> {
         either!(&mut self.consumer.cursor, window => window.peek(), saving => saving.window.peek())
     }
 
-    /// Returns the next item of what was there at the last [`AdvancedConsumer::peek`], and what is next
-    /// after it: [`Front::Empty`] if all of it was taken.
+    /// Returns the next item among those published at the last [`AdvancedConsumer::peek`], and the kind of the item
+    /// after it: [`Front::Empty`] if all of them were taken.
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Item, advanced::Front};
@@ -149,8 +149,8 @@ impl<'a> AdvancedConsumer<'a> {
         self.take_as(|record, next| Ok(Some((Item::Record(record), next))), |taken| taken)
     }
 
-    /// Takes the next item as [`AdvancedConsumer::take`] does, and makes something of it: by `known` if it is a record that
-    /// is borrowed from the ring, as nearly all are, and otherwise by `other`. Loops with their own type use it, and avoid
+    /// Takes the next item like [`AdvancedConsumer::take`], and converts it: by `known` if it is a record that
+    /// is borrowed from the ring, like nearly all, and otherwise by `other`. Loops with their own type use this to avoid
     /// a second type in memory.
     ///
     /// ```
@@ -185,8 +185,8 @@ impl<'a> AdvancedConsumer<'a> {
         }
     }
 
-    /// Returns the ring's words and positions, for reading them directly, from after what was read;
-    /// `None` on an overwrite ring, which [`Observer`] gives access to.
+    /// Returns the ring's words and positions, for reading them directly, from the end of the read records on;
+    /// `None` on an overwrite ring, to which [`Observer`] gives access.
     ///
     /// ```
     /// # use perfring_consumer::Consumer;
@@ -307,7 +307,7 @@ impl<'a> AdvancedConsumer<'a> {
 }
 
 impl<'a> AdvancedObserver<'a> {
-    /// Returns what is next, without taking it. Polls the producer's position if no unread record
+    /// Returns the kind of the next item, without taking it. Polls the producer's position if no unread record
     /// is known.
     ///
     /// # Errors
@@ -327,8 +327,8 @@ impl<'a> AdvancedObserver<'a> {
     }
 
     /// Returns the ring's words and positions, for reading them directly. Any word of an overwrite
-    /// ring may change at any time: what was loaded at a position was intact if [`Raw::tail`] is
-    /// not past it afterwards.
+    /// ring may change at any time: a word that was loaded at a position was intact if [`Raw::tail`] is
+    /// not past the position afterwards.
     #[must_use]
     pub fn raw(self) -> Raw<'a> {
         self.observer.window.mapping().raw()

@@ -32,7 +32,7 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// Attaches as the consumer, with the default [`ConsumerOptions`]. In a ring with named consumers: as the one that has the
+    /// Attaches as the consumer, with the default [`ConsumerOptions`]. In a ring with named consumers, the consumer has the
     /// program's name.
     ///
     /// # Errors
@@ -42,13 +42,13 @@ impl Consumer {
     }
 
     /// Attaches under a name: as one of the named consumers of a ring that was made with
-    /// `Options::consumers`, each of which gets every record. In any other ring the name is what
-    /// `perfring stat` shows.
+    /// `Options::consumers`, each of which gets every record. In any other ring
+    /// `perfring stat` shows the name.
     ///
-    /// A new name starts at the oldest record: what is gone by then is its first loss. A name has its seat: the next consumer of
-    /// this name continues where the last one released. No producer waits for one
-    /// that has detached or died. If the others have gone on so far meanwhile that records are gone, the
-    /// first thing that it reads is the loss, of cause [`Cause::Lapped`](crate::Cause::Lapped).
+    /// A new name starts at the oldest record. Records that are gone before its attach are its first loss. A name keeps its
+    /// seat: the next consumer of this name continues where the last consumer released. No producer waits for a consumer
+    /// that has detached or died. If records that it had not released are gone on its return, it
+    /// first reads the loss, of cause [`Cause::Lapped`](crate::Cause::Lapped).
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Item};
@@ -66,8 +66,8 @@ impl Consumer {
     /// ```
     ///
     /// # Errors
-    /// See [`AttachError`]; [`AttachError::Busy`] if the name is taken by a live process,
-    /// [`AttachError::Consumers`] if all seats are.
+    /// See [`AttachError`]; [`AttachError::Busy`] if a live process has the name,
+    /// [`AttachError::Consumers`] if live processes have all seats.
     pub fn attach_as(location: impl Into<Location>, name: &str) -> Result<Self, AttachError> {
         Self::attach_with(location, &ConsumerOptions::named(name))
     }
@@ -93,7 +93,7 @@ impl Consumer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// A copy costs some 8 ns a record, besides the copying itself (`benches/RESULTS.md`). Where
+    /// A copy costs some 8 ns a record, besides the copying itself (`benches/RESULTS.md`). If
     /// records are copied, [`Consumer::read_run`], [`Consumer::pinned`] and raw access return
     /// `None`. Records of an overwrite ring are always copies.
     ///
@@ -140,7 +140,7 @@ impl Consumer {
     /// ```
     ///
     /// # Errors
-    /// [`AttachError::NotFound`] if the ring does not exist by then. Any other [`AttachError`] is
+    /// [`AttachError::NotFound`] if the ring does not exist at the end of `timeout`. Any other [`AttachError`] is
     /// returned at once.
     pub fn attach_when_there(
         location: impl Into<Location>,
@@ -150,8 +150,8 @@ impl Consumer {
         when_there(location, timeout, |location| Self::attach_with(location, options))
     }
 
-    /// Returns the next item, or `None` if there is none now. Does not wait, except for the short
-    /// pause that its [`WaitStrategy`] puts between two polls of a busy ring.
+    /// Returns the next item, or `None` if the ring has nothing more now. Does not wait, except for the short
+    /// pause of its [`WaitStrategy`] between two polls of a busy ring.
     ///
     /// When there is nothing left to read, it returns the producers' losses that no marker in the stream reports. A
     /// loss does not wait for the next record that fits, which may never come. Each loss is returned once.
@@ -263,9 +263,9 @@ impl Consumer {
         self.cursor.release();
     }
 
-    /// Returns everything that is there now, of which any number of records can be held at a time;
-    /// `None` on an overwrite ring, whose records nothing pins. Releases what was read before. What
-    /// is taken from it is released when it is dropped.
+    /// Returns everything that is published now. Any number of its records can be held at a time.
+    /// `None` on an overwrite ring, whose records nothing pins. Releases the records that were read before. The
+    /// records that are taken from it are released when it is dropped.
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Item};
@@ -294,8 +294,8 @@ impl Consumer {
         Ok(Some(Pinned { window: window.pin()? }))
     }
 
-    /// Returns whether records of a drop ring are copied before they are examined: what its
-    /// [`Trust`](crate::Trust) came to. Those of an overwrite ring always are.
+    /// Returns whether records of a drop ring are copied before they are examined: its
+    /// [`Trust`](crate::Trust) decides it. Records of an overwrite ring are always copied.
     #[must_use]
     pub fn is_guarded(&self) -> bool {
         matches!(self.cursor, Cursor::Guarded(_))
@@ -307,16 +307,16 @@ impl Consumer {
         self.cursor.resume_point().pos()
     }
 
-    /// Returns how many records were read since the ring was made, by this consumer and those
-    /// before it. Of a named consumer: by those of its name.
+    /// Returns the number of records that were read since the ring was made, by this consumer and earlier
+    /// consumers. For a named consumer: by consumers of its name.
     #[must_use]
     pub fn read_count(&self) -> Count {
         self.cursor.resume_point().before().since(self.lapped())
     }
 
-    /// Returns how many records this consumer, or one before it, has missed, of those that it has passed: in an overwrite ring
-    /// they were overwritten before they were read; in a ring with named consumers they went while no producer waited for
-    /// this name.
+    /// Returns the number of passed records that this consumer, or an earlier consumer, has missed. In an overwrite ring
+    /// they were overwritten before they were read. In a ring with named consumers they were discarded while no producer
+    /// waited for this name.
     #[must_use]
     pub fn lapped(&self) -> Count {
         self.cursor.resume_point().lapped()
@@ -325,7 +325,7 @@ impl Consumer {
     /// Prefaults, locks or collapses this mapping's pages. `benches/RESULTS.md` has the gains.
     ///
     /// # Errors
-    /// [`PagesError`] says what failed; the ring can be used as before.
+    /// [`PagesError`] names the failed step; the ring can be used as before.
     pub fn set_pages(&self, pages: Pages) -> Result<(), PagesError> {
         self.cursor.mapping().set_pages(pages)
     }
@@ -368,7 +368,7 @@ pub(crate) fn read_in_place(window: &mut ReadWindow) -> Result<Option<Item<'_>>,
     }
 }
 
-/// Reads what is not a record that is already known.
+/// Reads an item that is not a known record.
 #[inline(never)]
 fn read_rest(window: &mut ReadWindow) -> Result<Option<Item<'_>>, ReadError> {
     Ok(window.read()?.map(item))

@@ -7,8 +7,8 @@ use perfring_ring::{Count, ReadError};
 use perfring_shm::ReadWindow;
 
 impl Consumer {
-    /// Passes all items that are there now to `visit`, and returns how many they were. For small
-    /// records this takes a quarter less time than a loop of [`Consumer::read`], since the loop
+    /// Passes all items that are present now to `visit`, and returns their number. For small
+    /// records this takes a quarter less time than a loop of [`Consumer::read`], because the loop
     /// keeps its position in registers. It polls the ring once, so it ends even if a producer keeps
     /// publishing.
     ///
@@ -32,11 +32,11 @@ impl Consumer {
     /// ```
     ///
     /// Each item counts as read when `visit` returns, and its space goes back to the producer as
-    /// [`Consumer::read`] describes. If `visit` panics, some of the items that it has seen come
-    /// again.
+    /// [`Consumer::read`] describes. If `visit` panics, some of the items that it has seen are
+    /// returned again.
     ///
     /// # Errors
-    /// [`ReadError`]; what was visited before counts as read.
+    /// [`ReadError`]; items that were visited before count as read.
     #[inline(always)]
     pub fn drain(&mut self, visit: impl FnMut(Item<'_>)) -> Result<u64, ReadError> {
         let (wait_strategy, distance) = (self.wait_strategy, &mut self.distance);

@@ -24,7 +24,7 @@ impl Consumer {
     /// # Errors
     /// [`AttachError::Io`] where the file system has no locks.
     pub fn has_producer(&self) -> Result<bool, AttachError> {
-        // What a dead producer left open comes once it is recovered, see `tend`.
+        // Records behind a dead producer's reservation are published once it is recovered: see `tend`.
         let mapping = self.cursor.mapping();
         Ok(mapping.file().has_producer()? || mapping.lags())
     }

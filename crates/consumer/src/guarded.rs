@@ -25,7 +25,7 @@ impl GuardedRing {
         self.copied(found)
     }
 
-    /// Returns the next item, and what is next after it.
+    /// Returns the next item, and the kind of the item after it.
     #[inline]
     pub(crate) fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, ReadError> {
         let found = self.find()?;
@@ -62,7 +62,7 @@ impl GuardedRing {
             Some(Next::Lost(lost)) => Item::Lost(lost),
             None => return Ok(None),
         };
-        // Checked last: so everything that was loaded before came from the file.
+        // Checked last, so that everything that was loaded before came from the file.
         window.mapping().cut_off().map_or(Ok(Some(item)), Err)
     }
 }

@@ -31,7 +31,7 @@ pub struct RecordRef<'a> {
     /// ring it never decreases within one boot. [`Anchors`] convert it to wall-clock time.
     pub time: Option<u64>,
     /// The thread that wrote it, in a ring per CPU that was made with `Options::sample_id`; the CPU is
-    /// [`Layout::cpu`](crate::Layout). As for any content of a ring, it is what its writer said.
+    /// [`Layout::cpu`](crate::Layout). Like any content of a ring, the writer decides it.
     pub writer: Option<WriterId>,
 }
 
@@ -47,15 +47,15 @@ impl<'a> RecordRef<'a> {
         }
     }
 
-    /// Returns the wall-clock time of the timestamp, ns since 1970: what the clock showed then.
-    /// `None` if there is no timestamp, or no anchor for it any more.
+    /// Returns the wall-clock time of the timestamp, ns since 1970: the wall clock's value at that moment.
+    /// `None` without a timestamp, or if its anchor is gone.
     #[must_use]
     #[inline]
     pub fn wall(&self, anchors: &Anchors) -> Option<u64> {
         anchors.wall(self.pos, self.time?)
     }
 
-    /// Returns whether it is of this type, by its number: what to ask first in a ring with records of several types.
+    /// Returns whether it is of this type, by its number: the first check in a ring with records of several types.
     ///
     /// ```
     /// # use perfring_consumer::{Consumer, Item};
@@ -117,7 +117,7 @@ impl<'a> RecordRef<'a> {
 
     /// Returns the record as an rkyv archive, checked in full where the record is: in the ring if only
     /// this process's user may write it, or by a [`Promise`](crate::Promise), else in the consumer's
-    /// copy of it (see [`Trust`](crate::Trust)). So no untrusted process can change it after the
+    /// copy of it (see [`Trust`](crate::Trust)). No untrusted process can therefore change it after the
     /// check.
     ///
     /// # Errors
@@ -184,7 +184,7 @@ pub enum TypeMismatch {
     Archive(perfring_types::ArchiveError),
 }
 
-/// Shows the sentence, which is what `main() -> Result` prints.
+/// Shows the sentence, because `main() -> Result` prints this.
 impl std::fmt::Debug for TypeMismatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(self, f)

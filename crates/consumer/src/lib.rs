@@ -1,7 +1,7 @@
 //! The consumer side of perfring: read records in place, watch a ring through a read-only mapping,
 //! or open the file of a dead process.
 //!
-//! Most users depend on `perfring`, which re-exports all of this crate beside the producer. This one is
+//! Most users depend on `perfring`, which re-exports all of this crate beside the producer. This crate is
 //! for programs that only read.
 //!
 //! | | [`Consumer`] | [`Observer`] | [`Snapshot`] |
@@ -33,8 +33,8 @@
 //! ```
 //!
 //! A record of a type that this program knows is read with [`RecordRef::as_pod`], or with
-//! `RecordRef::archived` (feature `rkyv`). `perfring_types::read` shows the others by the ring's
-//! [`Types`]. [`advanced`] has what few readers need, such as reading ahead and releasing later.
+//! `RecordRef::archived` (feature `rkyv`). `perfring_types::read` shows other records by the ring's
+//! [`Types`]. [`advanced`] has functions that few readers need, such as reading ahead and releasing later.
 //! With the feature `poll` a consumer has a descriptor for an event loop, `Consumer::pollable`, which
 //! the crate `perfring-tokio` wraps.
 //!

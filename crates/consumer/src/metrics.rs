@@ -12,7 +12,7 @@ use std::collections::HashMap;
 pub struct MetricSamples {
     /// The instruments, in the order in which they were registered. A gauge that was never set is not among them.
     pub samples: Vec<MetricSample>,
-    /// How full the area is, and where it is damaged: what is behind that is not read.
+    /// The area's fill, and its damage: blocks behind the damage are not read.
     pub fill: MetricsFill,
 }
 
@@ -31,17 +31,17 @@ pub struct MetricSample {
     pub owner: u64,
     /// The pid of its process, in that process's pid namespace.
     pub pid: u32,
-    /// Whether its process lives and has the ring, by the kernel's lock: what a dead one has measured does not change.
+    /// Whether its process lives and has the ring, by the kernel's lock. The measurements of a dead process do not change.
     pub is_alive: bool,
-    /// Since when it counts, ns since 1970.
+    /// The time since which it counts, ns since 1970.
     pub start_time_unix_nano: u64,
     /// Its value.
     pub value: MetricValue,
 }
 
 impl Observer {
-    /// Samples the instruments in the ring's metrics area, also those of dead processes. Each value is one that it had during
-    /// the call; of a histogram, every measurement that is counted is in the sum. Leaves no trace in the ring.
+    /// Samples the instruments in the ring's metrics area, including those of dead processes. Each value is the instrument's
+    /// value at some moment of the call. In a histogram, the sum includes every counted measurement. Leaves no trace in the ring.
     ///
     /// ```
     /// use perfring_consumer::{Observer, Start, metrics::MetricValue};
@@ -61,7 +61,7 @@ impl Observer {
     /// ```
     ///
     /// # Errors
-    /// [`ReadError::Truncated`] and [`ReadError::NoSpace`], where the process has a handler for that: see
+    /// [`ReadError::Truncated`] and [`ReadError::NoSpace`], if the process has a handler for SIGBUS: see
     /// [`install_sigbus_handler`](crate::install_sigbus_handler).
     pub fn metrics(&self) -> Result<MetricSamples, ReadError> {
         let mapping = self.window.mapping();
@@ -69,7 +69,7 @@ impl Observer {
         let mut metrics = MetricSamples { fill: area.fill(), samples: Vec::new() };
         let mut alive = HashMap::new();
         for block in area.blocks().map_while(Result::ok) {
-            // In this order: what a process that has ended by then did before is seen after it.
+            // In this order: after a process is found dead, all its stores are seen.
             let Some(owner) = block.owner() else { continue };
             let is_alive = *alive.entry(owner).or_insert_with(|| mapping.has_owner(owner));
             // Another process's by now: that one is alive.

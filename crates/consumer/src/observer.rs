@@ -41,7 +41,7 @@ impl Observer {
         Self::attach_with(location, &ObserverOptions { start, ..ObserverOptions::default() })
     }
 
-    /// Opens a ring with these options, also a dead process's.
+    /// Opens a ring with these options, including the ring of a dead process.
     ///
     /// ```
     /// # use perfring_consumer::{Observer, ObserverOptions, Start, Trust};
@@ -94,8 +94,8 @@ impl Observer {
         Ok(Observer { window, wait_strategy, distance, removal, losses })
     }
 
-    /// Returns the next item, or `None` if there is none now. Does not wait, except for the short
-    /// pause that its [`WaitStrategy`] puts between two polls of a busy ring.
+    /// Returns the next item, or `None` if the ring has nothing more now. Does not wait, except for the short
+    /// pause of its [`WaitStrategy`] between two polls of a busy ring.
     ///
     /// # Errors
     /// [`ReadError`]. [`ReadError::Removed`] is returned only in place of `None`, once a wait has
@@ -108,15 +108,15 @@ impl Observer {
         }
     }
 
-    /// Passes all items that are there now to `visit`, and returns how many they were: faster than a loop of
-    /// [`Observer::read`] for small records. It polls the ring once, so it ends even if a producer keeps
+    /// Passes all items that are present now to `visit`, and returns their number. For small records this is faster than a
+    /// loop of [`Observer::read`]. It polls the ring once, so it ends even if a producer keeps
     /// publishing.
     ///
-    /// Each item counts as read when `visit` returns. If `visit` panics, some of the items that it has seen come
+    /// Each item counts as read when `visit` returns. If `visit` panics, some of the items that it has seen are returned
     /// again.
     ///
     /// # Errors
-    /// [`ReadError`]; what was visited before counts as read.
+    /// [`ReadError`]; items that were visited before count as read.
     #[inline(always)]
     pub fn drain(&mut self, mut visit: impl FnMut(Item<'_>)) -> Result<u64, ReadError> {
         let (mut count, mut polled) = (0, false);
@@ -202,7 +202,7 @@ impl Observer {
     }
 }
 
-/// Reads what is not a record that was copied before.
+/// Reads an item that is not a record copied before.
 #[inline(never)]
 fn read_rest<'a>(
     window: &'a mut CopyWindow<ObserverMapping>,

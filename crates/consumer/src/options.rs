@@ -67,8 +67,8 @@ impl ConsumerOptions {
 pub struct ObserverOptions {
     /// Its first position. Default [`Start::Oldest`].
     pub start: Start,
-    /// An observer always copies. With [`Trust::Nobody`], or where [`Trust::Auto`] (the default)
-    /// comes to it, it also takes no more memory than [`Trust::MAX_AUX`] for a payload, and survives a
+    /// An observer always copies. With [`Trust::Nobody`], or if [`Trust::Auto`] (the default)
+    /// chooses it, the observer also takes no more memory than [`Trust::MAX_AUX`] for a payload, and survives a
     /// file that is truncated.
     pub trust: Trust,
     /// How the observer polls. Default [`WaitStrategy::Adaptive`].

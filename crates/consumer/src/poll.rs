@@ -5,14 +5,14 @@ pub use perfring_shm::{PollBy, PollError, Pollable};
 use std::time::Duration;
 
 impl Consumer {
-    /// Returns a descriptor for `epoll`, `poll` and what is built on them (mio, tokio's `AsyncFd`),
-    /// which becomes readable when there is something to read or lost. Producers do not know of it:
+    /// Returns a descriptor for `epoll`, `poll` and libraries on top of them (mio, tokio's `AsyncFd`).
+    /// It becomes readable when there is a record or a loss to read. Producers do not know of it:
     /// neither a publish nor a wake costs more.
     ///
-    /// An event loop reads until there is nothing, arms the descriptor, and only if that succeeds
-    /// waits for it. An armed descriptor becomes readable at the next publish that
-    /// [`ConsumerOptions::wake_at`](crate::ConsumerOptions::wake_at) asks for, also one before the descriptor was registered, and stays
-    /// readable until [`Consumer::disarm`] or the next [`Consumer::arm`]. So it works with
+    /// An event loop reads until nothing is left, arms the descriptor, and only if this succeeds
+    /// waits for it. An armed descriptor becomes readable at the next publish that reaches
+    /// [`ConsumerOptions::wake_at`](crate::ConsumerOptions::wake_at), even if the publish came before the descriptor was
+    /// registered. It stays readable until [`Consumer::disarm`] or the next [`Consumer::arm`]. It therefore works with
     /// level-triggered and edge-triggered loops. A descriptor that is not armed reports nothing.
     ///
     /// ```

@@ -34,7 +34,7 @@ impl Saving {
         Ok(Some(item(next)))
     }
 
-    /// Returns the next item of what was there at the last poll, and what is next after it.
+    /// Returns the next item among those published at the last poll, and the kind of the item after it.
     #[inline]
     pub(crate) fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, ReadError> {
         self.save_if_due();
@@ -43,14 +43,14 @@ impl Saving {
         Ok(Some((item(next), front)))
     }
 
-    /// Returns what was lost beyond the markers in the stream.
+    /// Returns a loss that no marker in the stream reports.
     pub(crate) fn lost(&mut self) -> Option<Lost> {
         let lost = self.window.lost()?;
         self.unsaved = self.unsaved.saturating_add(1);
         Some(lost)
     }
 
-    /// Saves if it is due: what the last call returned counts as read now.
+    /// Saves if it is due: the item of the last call counts as read now.
     #[inline]
     fn save_if_due(&mut self) {
         if self.unsaved >= self.window.mapping().file().layout().data_size / 8 {

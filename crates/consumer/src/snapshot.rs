@@ -1,4 +1,4 @@
-//! Snapshots: what a ring held at one moment.
+//! Snapshots: the records of a ring at one moment.
 
 use crate::item::{Item, RecordRef};
 use crate::table::Types;

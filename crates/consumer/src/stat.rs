@@ -1,4 +1,4 @@
-//! A ring's figures as seen from outside, and who has its seats: what [`Stat::read`] returns, and the parts of it.
+//! A ring's figures as seen from outside, and the holders of its seats: what [`Stat::read`] returns, and the parts of it.
 
 use perfring_abi::{Layout, Producers};
 use perfring_ring::{Anchors, MetricsFill};
@@ -48,12 +48,12 @@ pub struct Stat {
     pub totals: Option<RingTotals>,
     /// The anchors that convert timestamps to wall-clock times; none in a ring without time.
     pub anchors: Anchors,
-    /// The producer's seat. In a shared ring, that of its first slot: see `producers`.
+    /// The producer's seat. In a shared ring, the seat of its first slot: see `producers`.
     pub producer: Seat,
-    /// The slots of a shared ring that have, or had, a producer: each with its last one, and what that has done since it
-    /// attached. Empty in an exclusive ring.
+    /// The slots of a shared ring that have, or had, a producer: each with its last producer, and the producer's counts since
+    /// its attach. Empty in an exclusive ring.
     pub producers: Vec<Seat<ProducerFigures>>,
-    /// The producer that holds up a shared ring, if there is one.
+    /// The producer that holds up a shared ring, if any does.
     pub held_up: Option<HeldUp>,
     /// The consumer's seat. In a ring with named consumers it is free.
     pub consumer: Seat,

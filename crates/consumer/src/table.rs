@@ -45,7 +45,7 @@ pub enum SchemaMismatch {
     },
 }
 
-/// Shows the sentence, which is what `main() -> Result` prints.
+/// Shows the sentence, because `main() -> Result` prints this.
 impl std::fmt::Debug for SchemaMismatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(self, f)
@@ -79,7 +79,7 @@ pub struct Types {
 
 impl Types {
     pub(crate) fn of(table: TypeTableArea<'_>) -> Self {
-        let end = table.end(); // before the entries: later ones count as new
+        let end = table.end(); // before the entries: later entries count as new
         Types { words: table.entries(), end }
     }
 

@@ -48,9 +48,9 @@ pub(crate) struct Distance {
     far: u32,
     /// At more bytes than this at a poll, the distance is too great.
     most: u64,
-    /// What was passed when the last poll began that was to find more.
+    /// The count of passed records at the beginning of the last poll for more.
     passed: Count,
-    /// Before what that found, a poll found nothing.
+    /// Whether the poll before the last successful poll found nothing.
     waited: bool,
 }
 
@@ -162,8 +162,8 @@ mod tests {
         Count { records, bytes: 16 * records }
     }
 
-    /// The pauses of a reader that finds what a producer publishes at so many bytes for each, and two records of 16 at
-    /// least.
+    /// The pauses of a reader whose producer publishes so many bytes in each pause. A poll finds at least two records of 16
+    /// bytes.
     fn settled(mut distance: Distance, bytes: u64) -> u32 {
         let mut steps = Vec::new();
         for _ in 0..64 {

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Consumer {
-    /// Waits until there may be something to read, for at most `timeout`: spins a little as its
-    /// [`WaitStrategy`](crate::WaitStrategy) says, then sleeps. Returns whether there is.
+    /// Waits until there may be something to read, for at most `timeout`: spins a little by its
+    /// [`WaitStrategy`](crate::WaitStrategy), then sleeps. Returns whether there may be something.
     ///
     /// If the ring's file was removed or replaced, nothing more may ever come. A waiting consumer
-    /// checks for that once a second and returns `true`: [`Consumer::read`] then returns what is
-    /// left, and [`ReadError::Removed`](crate::ReadError::Removed) after it.
+    /// checks for that once a second and returns `true`: [`Consumer::read`] then returns the remaining
+    /// items, and [`ReadError::Removed`](crate::ReadError::Removed) after them.
     ///
     /// ```
     /// # use perfring_consumer::Consumer;
@@ -70,8 +70,8 @@ impl Consumer {
         })
     }
 
-    /// Sleeps at once, without spinning, for at most `timeout`, until a producer publishes what
-    /// [`ConsumerOptions::wake_at`](crate::ConsumerOptions::wake_at) asks for, or the ring is found
+    /// Sleeps at once, without spinning, for at most `timeout`, until a producer reaches the threshold of
+    /// [`ConsumerOptions::wake_at`](crate::ConsumerOptions::wake_at), or the ring is found
     /// removed. Returns after any wake. Releases first.
     pub fn sleep(&mut self, timeout: Duration) {
         let deadline = Instant::now().checked_add(timeout);

@@ -2,7 +2,7 @@
 
 use crate::core_file;
 use crate::verbosity::{has_details, has_summaries};
-use perfring_consumer::{AttachError, Location, ReadError};
+use perfring_consumer::{AttachError, Location, ReadError, error::BadRing};
 use perfring_export::recording::is_recording;
 use perfring_export::{OutputError, Stream, WriteError};
 use perfring_producer::{
