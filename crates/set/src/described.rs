@@ -32,8 +32,8 @@ impl Described {
         described
     }
 
-    /// Copies what has changed. To be called after a poll: a producer registers a type, and writes an
-    /// anchor, before it publishes the records that need it, so this covers all that the poll found.
+    /// Copies changed types and anchors. Call it after a poll: a producer registers a type, and writes an
+    /// anchor, before it publishes the records that need them, so the copy covers every record that the poll found.
     pub(crate) fn renew(&mut self, source: &dyn Source) {
         self.anchors = source.anchors();
         if self.ended || !source.has_more_types(&self.copied) {

@@ -19,19 +19,19 @@ const BESIDE_MAX: u32 = 9;
 /// Attempts at a ring that others create and remove meanwhile.
 const TRIES: u32 = 100;
 
-/// How a directory of rings is created, who may own it, and the options of its rings.
+/// The creation of a directory of rings, its permitted owners, and the options of its rings.
 ///
 /// ```
 /// use perfring_set::{SetOptions, Access};
-/// // One directory for containers of different users, on a memory-backed volume: everybody with
-/// // access may add rings, and the sticky bit keeps them from removing those of others.
+/// // One directory for containers of different users, on a memory-backed volume: every user with
+/// // access may add rings, and the sticky bit keeps them from removing the rings of other users.
 /// let mut shared = SetOptions { mode: 0o1777, access: Access::Shared, ..SetOptions::default() };
 /// shared.ring.mode = 0o666; // a sidecar of another user reads and releases
 /// assert!(SetOptions::default().ring.time);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetOptions {
-    /// Mode bits of a directory that is created, whatever the umask. Default `0o700`.
+    /// Mode bits of a directory that is created, regardless of the umask. Default `0o700`.
     pub mode: u32,
     /// The users that may write to the directory. Default [`Access::Private`].
     pub access: Access,
@@ -53,7 +53,7 @@ pub enum Access {
     /// Only this user, or root. A producer continues only rings that this user owns.
     #[default]
     Private,
-    /// Anybody: not checked. Everybody who may write to the directory can remove or replace rings.
+    /// Any users: not checked. Every user who may write to the directory can remove or replace rings.
     Shared,
 }
 
@@ -149,7 +149,7 @@ pub enum SetError {
 /// let producer = set.producer("worker-1")?; // continues where the last one stopped
 /// assert_eq!(producer.totals().written.records, 1);
 ///
-/// let mine = set.own_producer()?; // a ring with a name that nobody else has
+/// let mine = set.own_producer()?; // a ring with a name that no other process has
 /// # drop(mine);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -218,11 +218,11 @@ impl RingSet {
 
     /// Attaches a producer to the ring of this name, which is created if it is missing.
     ///
-    /// * If the ring's producer has ended, however it ended, the new one continues the ring: the epoch
+    /// * If the ring's producer has ended, in any way, the new producer continues the ring: the epoch
     ///   rises, and unread records stay.
-    /// * If a live producer has it, [`AttachError::Busy`] says which.
-    /// * If it has other options than the set, a ring beside it is used, `NAME.2` to `NAME.9`. So a
-    ///   program can start with new options while the records of its last run are still being read. No
+    /// * If a live producer has the ring, [`AttachError::Busy`] names the producer.
+    /// * If the ring has other options than the set, a ring beside it is used, `NAME.2` to `NAME.9`. A
+    ///   program can thus start with new options while the records of its last run are still being read. No
     ///   producer ever removes a ring.
     /// * If it is not a ring, or another user's, this is an error.
     ///
@@ -274,7 +274,7 @@ impl RingSet {
     }
 
     /// Returns the path of the ring that [`RingSet::producer_with`] would attach to, and creates the
-    /// ring if it is missing: for what attaches by a path, such as `perfring_telemetry::Sink`.
+    /// ring if it is missing: for code that attaches by a path, such as `perfring_telemetry::Sink`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// An item that a [`DirMerge`](crate::DirMerge) has read, with its ring.
 ///
-/// Its `Display` is one line: the ring's name, then the record's type and fields (of a record of bytes, the
-/// bytes), the loss, or what happened to the ring.
+/// Its `Display` is one line: the ring's name, then the record's type and fields (for a record of bytes, the
+/// bytes), the loss, or the event of the ring.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct DirItem<'a> {

@@ -23,13 +23,13 @@ const ITEMS: u32 = 256;
 
 /// The items of all rings of a directory in the order of time; made by [`Merge::follow`].
 ///
-/// It follows the directory: a ring is read from the moment that it is there, until it is read to its
+/// It follows the directory: a ring is read from its appearance until it is read to its
 /// end and its file is removed. Nothing is released before [`DirMerge::acknowledge`], which releases
-/// all that was read until then: if the process dies before, the next consumer reads it again. So a
+/// all records that were read before the call. If the process dies before, the next consumer reads them again. Therefore a
 /// drop ring must hold all unacknowledged records.
 ///
-/// A ring that appears is attached to within some 20 ms. Its records that are older than returned ones
-/// come late: see [`DirItem::late`].
+/// A new ring is attached to within some 20 ms. Its records that are older than returned records
+/// are late: see [`DirItem::late`].
 ///
 /// The example prints the wall-clock time, the ring's name, the type and the decoded fields of each
 /// record:
@@ -110,7 +110,7 @@ struct MergedRing {
     ended: bool,
 }
 
-/// What happened to a ring. `why`: it is not read.
+/// An event of a ring. `why`: the reason why it is not read.
 struct News {
     name: String,
     path: PathBuf,
@@ -181,7 +181,7 @@ impl RingSet {
 }
 
 impl DirMerge {
-    /// Returns the next item whose time has come, or `None` if there is none now: then call
+    /// Returns the next item that is due, or `None` if no item is due now: then call
     /// [`DirMerge::wait`]. Does not wait. Releases nothing: call [`DirMerge::acknowledge`].
     #[inline]
     pub fn read(&mut self) -> Option<DirItem<'_>> {
@@ -280,7 +280,7 @@ impl DirMerge {
         }
     }
 
-    /// Handles what changed in the directory since the last call.
+    /// Handles the changes of the directory since the last call.
     #[cold]
     fn follow(&mut self, now: Instant) {
         self.detach_ended();
@@ -348,7 +348,7 @@ impl DirMerge {
     fn end(&mut self, slot: usize) {
         let Some(Some(ring)) = self.rings.get_mut(slot) else { return };
         let (id, merge) = (ring.id, &mut self.merge);
-        // In this order: what was written before the producer detached is seen after it.
+        // In this order: after the producer is found detached, all its records are seen.
         if !ring.removed
             || ring.ended
             || merge.source(id).is_some_and(|source| source.has_producer())

@@ -19,7 +19,7 @@ const SELDOM: Duration = Duration::from_secs(10);
 /// The interval of full scans without inotify, or without a directory.
 const OFTEN: Duration = Duration::from_millis(250);
 
-/// What is watched of a directory.
+/// The watched events of a directory.
 const WHAT: AddWatchFlags = AddWatchFlags::IN_CREATE
     .union(AddWatchFlags::IN_MOVE)
     .union(AddWatchFlags::IN_DELETE)
@@ -29,7 +29,7 @@ const WHAT: AddWatchFlags = AddWatchFlags::IN_CREATE
     .union(AddWatchFlags::IN_MOVE_SELF)
     .union(AddWatchFlags::IN_ONLYDIR);
 
-/// What may have changed.
+/// The possible changes.
 pub(crate) enum DirNews {
     Nothing,
     /// Entries of these names, also in the directories in it: `requests/cpu3`.
@@ -94,7 +94,7 @@ impl DirWatch {
         self.there
     }
 
-    /// Returns what may have changed since the last call.
+    /// Returns the possible changes since the last call.
     pub(crate) fn next(&mut self) -> DirNews {
         if self.stale || self.timer_is_due() {
             return DirNews::Anything;
@@ -160,8 +160,8 @@ impl DirWatch {
         self.rescan_in(if self.watched.is_some() { SELDOM } else { OFTEN });
     }
 
-    /// Call this if the directory is empty: it can be removed, and inotify does not report that as long as
-    /// a process has a removed file of it open, as producers have.
+    /// Call this if the directory is empty: it can be removed, and inotify does not report the removal as long as
+    /// a process has a removed file of the directory open, like producers do.
     pub(crate) fn is_empty(&mut self) {
         if self.due_in > OFTEN {
             self.rescan_in(OFTEN);

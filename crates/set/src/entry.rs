@@ -15,8 +15,8 @@ use std::{fs, io};
 /// A ring in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingEntry {
-    /// Its name in the directory, with `\u{fffd}` for what is not UTF-8. A ring per CPU has the name of its set before that:
-    /// see [`Location::name`].
+    /// Its name in the directory, with `\u{fffd}` for bytes that are not UTF-8. A ring per CPU has the name of its set before
+    /// that: see [`Location::name`].
     pub name: String,
     /// Its path.
     pub path: PathBuf,
@@ -154,9 +154,9 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Returns what a directory holds now, sorted by name: its rings and its other entries. It opens one after the other, and keeps
-/// none open: a directory may hold more rings than a process may have files. It opens
-/// what a [`Follower`](crate::Follower) would. The rings of a set of rings per CPU in the directory are rings of the
+/// Returns the present content of a directory, sorted by name: its rings and its other entries. It opens one file after the
+/// other, and keeps none open: a directory may hold more rings than a process may have open files. It opens the same
+/// files as a [`Follower`](crate::Follower). The rings of a set of rings per CPU in the directory are rings of the
 /// directory: see [`paths`](crate::paths()).
 ///
 /// ```

@@ -14,22 +14,22 @@ use std::time::{Duration, Instant};
 
 /// How often a ring that could not be attached to is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// How often a place that is one ring is looked at. The kernel reports what happens in a directory.
+/// The interval between two looks at a place that is one ring. The kernel reports the changes of a directory.
 const LOOK: Duration = Duration::from_millis(100);
 /// Changes after which a place that has ever more of them delays nothing else.
 const PATIENCE: u32 = 256;
 /// The limit of damaged rings that are remembered.
 const ASIDE_MAX: usize = 65_536;
 
-/// Reports the life of the rings of some places: when to attach to a ring, that it was renamed, and that its file was
-/// removed. A place is a directory, which is followed by a [`Follower`], or one ring.
+/// Reports the life of the rings of some places: a ring to attach to, its new name, and the removal of its
+/// file. A place is a directory, which a [`Follower`] follows, or one ring.
 ///
-/// A ring is known by its uuid, and read once: from one file, which may have several names, and may move from one place to
-/// another. A copy of a ring that is read waits until the ring is [ended](Feed::ended). Of a ring's files in one directory
-/// one is followed: the one with a producer, or else the one that is read, or else the oldest.
+/// A ring is known by its uuid, and read once: from one file, which may have several names, and may move from place to
+/// place. A copy of a ring that is read waits until the ring is [ended](Feed::ended). If a directory has several files of a
+/// ring, one is followed: the file with a producer, or else the file that is read, or else the oldest.
 ///
 /// A damaged ring is set aside. Any other ring that could not be attached to is found again each second: it may be allowed
-/// later, or have room for one more reader. After a read error that says damage, the user calls [`Feed::set_aside`] and
+/// later, or have room for one more reader. After a read error that means damage, the user calls [`Feed::set_aside`] and
 /// [`Feed::ended`].
 ///
 /// [`Feed::next`] does not wait: call it some ten times a second. The feed maps no ring and releases nothing. Its user
@@ -78,7 +78,7 @@ const ASIDE_MAX: usize = 65_536;
 ///         }
 ///     }
 ///     for (uuid, (consumer, name, removed)) in &mut rings {
-///         // In this order: what was written before the producer detached is seen after it.
+///         // In this order: after the producer is found detached, all its records are seen.
 ///         let is_last = *removed && !consumer.has_producer()?;
 ///         while let Some(item) = consumer.read()? { // a record or a loss
 ///             println!("{name}: {item:?}");
@@ -105,11 +105,11 @@ pub struct Feed {
     read: HashMap<[u8; 16], ReadRing>,
     /// Rings that have lost their last name, until no place has news: one of them may have a new name.
     nameless: Vec<Found>,
-    /// How many changes may come before what waits is handled nevertheless: a directory may be flooded with files.
+    /// The number of changes before waiting rings are handled nevertheless: a directory may be flooded with files.
     patience: u32,
     /// Rings that could not be attached to, and copies of rings that are read.
     waiting: Vec<Found>,
-    /// Those to try now.
+    /// The waiting rings to try now.
     due: VecDeque<Found>,
     retry_at: Option<Instant>,
     look_at: Option<Instant>,
@@ -151,7 +151,7 @@ impl Feed {
         Ok(self.add(At::Dir(Box::new(follower))))
     }
 
-    /// Follows what has this location: a ring, or another one after it, or none yet.
+    /// Follows a location: the ring there, or its successor, or a ring that does not exist yet.
     pub fn add_ring(&mut self, location: impl Into<Location>) -> PlaceId {
         let location = location.into();
         self.look_at = None;
@@ -189,7 +189,7 @@ impl Feed {
         }
     }
 
-    /// Returns the places where nothing is: a directory that does not exist or may not be read, or no such ring.
+    /// Returns the places without content: a directory that does not exist or may not be read, or a missing ring.
     pub fn missing(&self) -> impl Iterator<Item = PlaceId> {
         let is_missing = |place: &&FeedPlace| match &place.at {
             At::Dir(follower) => !follower.is_there(),
@@ -205,18 +205,18 @@ impl Feed {
         self.read.contains_key(uuid)
     }
 
-    /// Returns whether everything was reported that the places had when they were asked last. What waits may be found again.
+    /// Returns whether everything in the places at the last look was reported. Waiting rings may be found again.
     #[must_use]
     pub fn is_level(&self) -> bool {
         self.is_quiet
     }
 
-    /// Returns what is found again later: rings that could not be attached to, and copies of rings that are read.
+    /// Returns the rings that are found again later: rings that could not be attached to, and copies of rings that are read.
     pub fn waiting(&self) -> impl Iterator<Item = &Found> {
         self.waiting.iter().chain(&self.due)
     }
 
-    /// Returns what happened next, or `None` if nothing did. Does not wait. `now`: the time now.
+    /// Returns the next change, or `None` if there is no change. Does not wait. `now`: the present time.
     pub fn next(&mut self, now: Instant) -> Option<FeedChange> {
         loop {
             if let Some(change) = self.changes.pop_front() {

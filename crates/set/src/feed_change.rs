@@ -56,7 +56,7 @@ pub enum FeedChange {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NotAttached {
-    /// A sentence, which says what becomes of the ring.
+    /// A sentence about the reason, and the further treatment of the ring.
     pub why: String,
     /// Whether it is found again each second; if not, it is damaged and set aside.
     pub is_retried: bool,

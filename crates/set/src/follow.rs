@@ -38,16 +38,16 @@ enum Known {
     Refused(String, Option<OsString>),
 }
 
-/// Follows a directory of rings: reports the rings in it, and from then on those that come and go.
+/// Follows a directory of rings: reports the rings in it, and then the rings that appear and vanish.
 ///
-/// It opens the directory's regular files for reading, and those of the sets of rings per CPU in it (see
+/// It opens the regular files of the directory for reading, and the files of the sets of rings per CPU in it (see
 /// [`paths`](crate::paths())): no symbolic links, no other subdirectories, no names that begin with a dot. It maps no ring
-/// and writes to none. A file is a ring if its header says so. Rings are renamed into place when they are complete, so a
-/// half-made one is never seen. A second link to a ring is refused, so that its records are not read twice; so is a copy of
-/// a ring. Of the two files, the one with a producer is followed, or else the older one.
+/// and writes to none. A file is a ring if it has a ring's header. Rings are renamed into place when they are complete, so a
+/// half-made ring is never seen. A second link to a ring is refused, so that its records are not read twice. A copy of
+/// a ring is also refused. Of the two files, the file with a producer is followed, or else the older file.
 ///
-/// The directory need not exist yet, and may be removed and created again. The follower uses inotify. Where
-/// that is unavailable or overflows, and every 10 s in any case, it reads the directory again.
+/// The directory need not exist yet, and may be removed and created again. The follower uses inotify. If
+/// inotify is unavailable or overflows, and every 10 s in any case, it reads the directory again.
 ///
 /// ```
 /// use perfring_set::{Change, Follower, RingSet};
@@ -72,8 +72,9 @@ pub struct Follower {
     by_uuid: HashMap<[u8; 16], OsString>,
     /// Names to check.
     pending: VecDeque<OsString>,
-    /// New rings without a producer that are not read, by the age of their files. They are checked after all others: of a ring
-    /// and its copies in the directory, the one with a producer is followed, or else the one that is read, or else the oldest.
+    /// New rings without a producer that are not read, by the age of their files. They are checked after all other rings: of a
+    /// ring and its copies in the directory, the file with a producer is followed, or else the file that is read, or else the
+    /// oldest.
     idle: BTreeSet<(Age, OsString)>,
     /// Reported that the directory has too many names.
     overfull: bool,
@@ -123,14 +124,14 @@ impl Follower {
         })
     }
 
-    /// Returns the next change, or `None` if there is none now. Does not wait. Call it until it returns
+    /// Returns the next change, or `None` if there is no change now. Does not wait. Call it until it returns
     /// `None`, and then again when the descriptor ([`AsFd`]) is readable.
     #[expect(clippy::should_implement_trait, reason = "`None` is not the end")]
     pub fn next(&mut self) -> Option<Change> {
         self.next_beside(&|_| false)
     }
 
-    /// Returns what happened next. Of a ring's files in this directory without a producer, the one that is read is followed.
+    /// Returns the next change. Of a ring's files in this directory without a producer, the file that is read is followed.
     pub(crate) fn next_beside(&mut self, is_read: IsRead<'_>) -> Option<Change> {
         loop {
             while let Some(name) = self.pending.pop_front() {
@@ -161,7 +162,7 @@ impl Follower {
         }
     }
 
-    /// Reads the whole directory, and queues what is new, has changed or is missing.
+    /// Reads the whole directory, and queues new, changed and missing entries.
     fn rescan(&mut self) -> Option<Change> {
         self.watch.begin(&self.dir);
         let mut names: Vec<OsString> = Vec::new();
@@ -292,12 +293,13 @@ impl Follower {
         if let no @ Below::No(_) = below(&dir) {
             return no;
         }
-        // What is made after this is reported, or read now.
+        // Rings that are made after this are reported, or read now.
         self.watch.watch_set(&self.dir, name);
         below(&dir)
     }
 
-    /// Queues the rings that a set has now, and those that it had. An entry that is no set has none, and is not watched.
+    /// Queues the rings that a set has now, and the rings that it had. An entry that is no set has no rings, and is not
+    /// watched.
     fn queue_set(&mut self, name: &OsStr, rings: Option<&[OsString]>) {
         if in_set(name).is_some() {
             return;
@@ -324,7 +326,7 @@ impl Follower {
         RingFile::inspect(self.dir.join(name)).is_ok_and(|file| is_live(&file))
     }
 
-    /// Returns whether the file with this name is the same as this one.
+    /// Returns whether the file with this name is the same file as this ring's.
     fn is_link(&self, name: &OsStr, ring: &RingEntry) -> bool {
         let known = self.known.get(name).map(|(_, known)| known);
         matches!(known, Some(Known::Ring(known)) if known.identity == ring.identity)
@@ -404,7 +406,7 @@ impl Follower {
 /// Says of a file whether it is read.
 type IsRead<'a> = &'a dyn Fn(&Identity) -> bool;
 
-/// When a file was made, and its inode: older kernels have no such time on a tmpfs, whose inodes are numbered in order.
+/// The time when a file was made, and its inode: older kernels lack the time on a tmpfs, whose inodes are numbered in order.
 type Age = (Option<SystemTime>, u64);
 
 /// Whether a new ring without a producer is reported now, or after all others.

@@ -15,7 +15,7 @@ pub enum ReadMode {
     Auto,
     /// Consumes all rings. A ring that another consumer has is [`DirEvent::Failed`](crate::DirEvent::Failed), and retried.
     Consume,
-    /// Observes all rings: everything stays for others, and what a producer overwrites first is
+    /// Observes all rings: everything stays for other readers, and records that a producer overwrites first are
     /// [`DirEvent::Lost`](crate::DirEvent::Lost).
     Observe,
 }

@@ -1,4 +1,4 @@
-//! The items of many sources, those of the fullest ring first.
+//! The items of many sources, from the fullest ring first.
 
 use crate::merged::{Merged, SourceId};
 use crate::sleep_on_all::sleep_on_all;
@@ -21,7 +21,7 @@ struct PolledSource {
     finished: bool,
 }
 
-/// Returns the items of many sources, those of the fullest ring first: for readers that must prevent
+/// Returns the items of many sources, from the fullest ring first: for readers that must prevent
 /// overflow, and do not need an order.
 ///
 /// The ring that is fullest, relative to its size, has the next turn, for a sixteenth of the ring. A loss is
@@ -82,7 +82,7 @@ impl FullestFirst {
         id
     }
 
-    /// Removes and returns a source, whatever is left in it.
+    /// Removes and returns a source, with the items that are left in it.
     pub fn remove(&mut self, id: SourceId) -> Option<Box<dyn Source>> {
         let at = self.entries.iter().position(|entry| entry.id == id)?;
         self.turn = None;
@@ -161,7 +161,7 @@ impl FullestFirst {
 
     /// Waits until there may be an item, for at most `timeout`. Returns whether there is. It sleeps on up to 128 rings at
     /// once, if all sources are consumers (Linux 5.16); otherwise with pauses that grow up to 10 ms, and a ring must hold
-    /// what its producer writes meanwhile.
+    /// the records that its producer writes in a pause.
     pub fn wait(&mut self, timeout: Duration) -> bool {
         let since = Instant::now();
         let mut pause = PAUSE;

@@ -59,7 +59,7 @@ impl Heap {
         Some(first)
     }
 
-    /// Replaces the first, if there is one.
+    /// Replaces the first source, if any.
     #[inline]
     pub(crate) fn replace_first(&mut self, next: TimedSource) {
         let all = &mut self.all[..];

@@ -24,10 +24,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`list`] returns what a directory holds, and a [`Follower`] what changes in it. A [`Feed`] says of the rings of several
-//! directories when to attach, and a [`Pruner`] removes rings that are not needed. The parts of [`DirMerge`] are public: a
+//! [`list`] returns the content of a directory, and a [`Follower`] its changes. A [`Feed`] reports when to attach to the
+//! rings of several directories, and a [`Pruner`] removes rings that are not needed. The parts of [`DirMerge`] are public: a
 //! [`Source`] is a ring that is read ahead of its release; a [`Merge`] returns the items of many sources in the order of
-//! time, [`FullestFirst`] those of the fullest ring first.
+//! time, [`FullestFirst`] the items of the fullest ring first.
 //!
 //! # Dependencies
 //!

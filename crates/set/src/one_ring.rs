@@ -32,7 +32,7 @@ impl OneRing {
         self.there.is_none() && self.reported.is_none()
     }
 
-    /// Returns what happened, until it was looked at.
+    /// Returns the next change, or `None` once the ring was looked at.
     pub(crate) fn next(&mut self) -> Option<Change> {
         if self.looked {
             return None;

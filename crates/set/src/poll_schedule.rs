@@ -1,9 +1,9 @@
-//! When sources without known items are polled again.
+//! The times at which sources without known items are polled again.
 //!
 //! They are in groups, each polled at once at its own interval: the slowest at half of the merge's delay,
-//! each next one twice as often. So the cost of a record or a poll does not depend on the number of rings,
+//! each next one twice as often. The cost of a record or a poll therefore does not depend on the number of rings,
 //! and a thousand idle rings cause one wake-up an interval. All intervals share one grid: whenever a slow
-//! group is due, the faster ones are.
+//! group is due, the faster groups are due.
 
 /// The shortest interval, ns: a sleep is not more precise.
 const SHORTEST: u64 = 50_000;
@@ -84,7 +84,7 @@ impl PollSchedule {
         member
     }
 
-    /// Removes a source. Returns the one that has its position now.
+    /// Removes a source. Returns the source that has its position now.
     pub(crate) fn leave(&mut self, member: GroupSlot) -> Option<u32> {
         let slots = &mut self.groups[usize::from(member.group)].slots;
         slots.swap_remove(member.at as usize);

@@ -8,7 +8,7 @@ const PRIORITY: &str = "priority";
 
 /// The least severity of records for a ring with priority: OpenTelemetry's number of `ERROR`.
 ///
-/// It is not that of `WARN`, 13: many programs warn so often that their warnings would drown the errors in turn.
+/// It is not the number of `WARN`, 13: many programs warn so often that their warnings would drown the errors.
 pub const PRIORITY_SEVERITY: u64 = 17;
 
 impl RingSet {
@@ -18,8 +18,8 @@ impl RingSet {
         format!("{name}.{PRIORITY}")
     }
 
-    /// Attaches a producer, as [`RingSet::producer`] does, to the ring for records of this severity, as OpenTelemetry numbers
-    /// them: from [`PRIORITY_SEVERITY`] on to the ring with priority beside the ring of this name.
+    /// Attaches a producer, like [`RingSet::producer`], to the ring for records of this severity, by OpenTelemetry's
+    /// numbers. From [`PRIORITY_SEVERITY`] on, this is the ring with priority beside the ring of this name.
     ///
     /// A flood of other records cannot fill that ring, and the sidecar reads it first. A program has a producer for each
     /// of the two. The set's merge puts the records of both in the order of time.

@@ -25,9 +25,9 @@ pub struct PruneRule {
     /// created, a process attached to it, its newest record has this timestamp, this [`Pruner`] saw a
     /// process attached.
     pub dead_for: Duration,
-    /// How many of the removable rings are kept, the newest ones. Default 0.
+    /// The number of removable rings that are kept, from the newest on. Default 0.
     pub keep: usize,
-    /// The most bytes of all rings together. Beyond that, removable rings are removed whatever their age and
+    /// The most bytes of all rings together. Beyond that, removable rings are removed regardless of their age and
     /// [`keep`](PruneRule::keep). Default no limit.
     pub max_bytes: Option<u64>,
     /// Whether an overwrite ring with records may be removed: they are a dead program's last records. The same of values in a
@@ -73,7 +73,7 @@ pub enum Kept {
     Consumer(OwnerInfo),
     /// It is not read to its end. Zero records: a loss is not reported yet.
     Unread(Count),
-    /// It has records behind what dead producers left open: `perfring recover` publishes them.
+    /// It has records behind open reservations of dead producers: `perfring recover` publishes them.
     Stranded(Count),
     /// It is a flight recorder with records.
     LastRecords(Count),
@@ -118,7 +118,7 @@ impl fmt::Display for Kept {
     }
 }
 
-/// A ring, and what happens to it.
+/// A ring, and its treatment.
 #[derive(Debug)]
 pub struct Verdict {
     /// The ring.
@@ -181,7 +181,7 @@ impl Pruner {
         self.rule = rule;
     }
 
-    /// Returns what [`Pruner::prune`] would do, for all rings by name. It needs read permission only.
+    /// Returns the verdicts of [`Pruner::prune`] without executing them, for all rings by name. It needs read permission only.
     ///
     /// # Errors
     /// [`SetError::Dir`] if the directory is missing, or cannot be read.
@@ -217,7 +217,7 @@ impl Pruner {
         Ok(verdicts)
     }
 
-    /// Removes rings by the rule. Returns what happened to all rings, by name. Also removes files of rings that were
+    /// Removes rings by the rule. Returns the verdicts of all rings, by name. Also removes files of rings that were
     /// never finished: see [`remove_dead_drafts`].
     ///
     /// # Errors

@@ -5,8 +5,8 @@ use perfring_consumer::advanced::{ANY_MOST, sleep_on_any};
 use std::time::Duration;
 
 /// Sleeps until one of these sources has something, or a tick, for at most `limit`. Returns whether they are to be
-/// polled now; otherwise it has not slept, as one of them wakes nobody, there are too many or none of them, or the
-/// system cannot do that.
+/// polled now. Otherwise it has not slept, because a source wakes no sleeper, there are too many sources or none, or the
+/// system lacks this call.
 pub(crate) fn sleep_on_all(mut sources: Vec<&mut Box<dyn Source>>, limit: Duration) -> bool {
     if sources.len() > ANY_MOST {
         return false;

@@ -12,10 +12,10 @@ perfring_producer::debug_by_display!(SourceError);
 #[derive(Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// The ring cannot be read on. Items read before are good.
+    /// The ring cannot be read further. Items read before are good.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Another error: a sentence that says what is wrong and what to do.
+    /// Another error: a sentence with the fault and the remedy.
     #[error("{0}")]
     Other(Box<str>),
 }
@@ -37,30 +37,30 @@ pub struct About {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Sleep<'a> {
-    /// It cannot wake anybody: it is polled.
+    /// It cannot wake a sleeper: it is polled.
     Polled,
     /// It has something: there is no reason to sleep.
     Ready,
-    /// It wakes who sleeps with this.
+    /// It wakes a sleeper by this.
     Armed(Armed<'a>),
 }
 
-/// A ring that is read ahead of what is released from it.
+/// A ring that is read ahead of its released position.
 ///
-/// A [`Consumer`] is one: it lends the records of a drop ring in place, holds them from the first poll on,
-/// and moves the tail only by [`Source::release`]. An [`Observer`] is one: its records are copies, and it
+/// A [`Consumer`] is a source: it lends the records of a drop ring in place, holds them from the first poll on,
+/// and moves the tail only by [`Source::release`]. An [`Observer`] is a source: its records are copies, and it
 /// has nothing to release. The caller remembers a [`ResumePoint`] to continue from.
 pub trait Source: Send {
-    /// Polls the ring, and returns what is next: [`Front::More`] only if a producer outruns it. It must be
+    /// Polls the ring, and returns the kind of the next item: [`Front::More`] only if a producer outruns it. It must be
     /// cheap, because it is often called in vain.
     ///
     /// # Errors
     /// [`SourceError`]: the source is finished.
     fn peek(&mut self) -> Result<Front, SourceError>;
 
-    /// Takes the next item, and returns what is next after it: [`Front::Empty`] only if everything that was
+    /// Takes the next item, and returns the kind of the item after it: [`Front::Empty`] only if everything that was
     /// published before the last poll was taken, [`Front::More`] if another poll is needed. `None` if there
-    /// is nothing after all.
+    /// is no item after all.
     ///
     /// # Errors
     /// [`SourceError`]: the source is finished.
@@ -145,7 +145,7 @@ impl Source for Consumer {
     fn peek(&mut self) -> Result<Front, SourceError> {
         self.advanced().hold();
         let front = self.advanced().peek()?;
-        // This reader may be the only one left to end what a dead producer left open.
+        // This reader may be the only process left to end a dead producer's reservations.
         let shared = self.layout().producers != Producers::One;
         if front == Front::Empty && shared && self.advanced().tend() {
             return Ok(self.advanced().peek()?);

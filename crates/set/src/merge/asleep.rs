@@ -16,9 +16,9 @@ use std::time::Duration;
 /// Which idle sources have requests.
 enum Requested {
     All,
-    /// Not those that may miss a wake: a shared ring behind an open reservation, or `membarrier(2)` is forbidden.
+    /// Not the sources that may miss a wake: a shared ring behind an open reservation, or `membarrier(2)` is forbidden.
     Some,
-    /// One of the others had something, and was polled.
+    /// One of the other sources had something, and was polled.
     Ready,
     /// It cannot be done.
     Not,
@@ -133,8 +133,8 @@ impl Merge {
         Requested::All
     }
 
-    /// Polls those that have woken a merge in which no item waits and each source wakes who sleeps, and at a tick all.
-    /// Returns whether there were any, or `None` if it is not such a merge.
+    /// Polls the sources that have woken this merge, and at a tick all sources, if no item waits and each source wakes a
+    /// sleeper. Returns whether any were polled, or `None` for any other merge.
     pub(super) fn poll_asleep(&mut self, now: u64) -> Option<bool> {
         if !self.is_asleep() {
             return None;
@@ -183,7 +183,7 @@ impl Merge {
         Duration::from_nanos(self.asleep.tick_at.saturating_sub(now))
     }
 
-    /// Polls those that have woken. Returns whether there were any.
+    /// Polls the sources that have woken the merge. Returns whether there were any.
     fn poll_woken(&mut self, now: u64) -> bool {
         let mut any = false;
         while let Some(number) = self.asleep.waits.as_mut().and_then(ManyWaits::woken) {

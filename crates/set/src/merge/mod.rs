@@ -57,7 +57,7 @@ struct MergeEntry {
     last: u64,
     /// Records from this position on were published after this time.
     since: (u64, u64),
-    /// Until then, losses at the end are not looked for.
+    /// The time before which losses at the end are not looked for.
     gathers: u64,
     /// Its group in the poll schedule while it is idle.
     group: u8,
@@ -72,18 +72,18 @@ struct MergeEntry {
 ///
 /// A record is returned at once if every source has items and its timestamp is the least. Otherwise it waits
 /// until each source without items was polled half of the delay after its timestamp, which takes the whole
-/// delay at most. So:
+/// delay at most. The consequences:
 ///
 /// * Records that are published within half of the delay after their timestamp are returned in order.
 /// * A record is returned at most the delay after its timestamp, if the caller reads often and fast enough.
 ///   In a ring without timestamps it may take twice the delay, because the time is that of a poll.
-/// * A record that comes later is returned at once, and says by how much it is late.
-/// * Invalid timestamps delay no other source. If a source's next record was published after a poll and is
-///   older than that by more than the delay, or of the future, the source waits for its next poll.
+/// * A record that comes later is returned at once, with its lateness.
+/// * Invalid timestamps delay no other source. If a source's next record was published after a poll, and is
+///   older than the poll by more than the delay, or of the future, the source waits for its next poll.
 ///
-/// A ring must hold what its producer writes during the delay, and what the caller has not released. If a
+/// A ring must hold the records that its producer writes during the delay, and the unreleased records. If a
 /// ring with waiting items is half full, the merge stops holding back: it polls all sources and returns
-/// everything up to that moment. Only records that were reserved and not published by then come late.
+/// everything up to that moment. Only records that were reserved and not published at that moment are late.
 ///
 /// ```
 /// use perfring_consumer::{Consumer, Item};
@@ -191,7 +191,7 @@ impl Merge {
         }
     }
 
-    /// Adds a source, and polls it. Its items that are older than returned ones come late.
+    /// Adds a source, and polls it. Its items that are older than returned items are late.
     pub fn add(&mut self, source: Box<dyn Source>) -> SourceId {
         self.add_with(source, None)
     }
@@ -238,7 +238,7 @@ impl Merge {
         id
     }
 
-    /// Removes and returns a source, whatever is left in it.
+    /// Removes and returns a source, with the items that are left in it.
     pub fn remove(&mut self, id: SourceId) -> Option<Box<dyn Source>> {
         self.entry(id)?;
         let mut entry = self.entries[id.slot as usize].take()?;
@@ -255,7 +255,7 @@ impl Merge {
         Some(entry.source)
     }
 
-    /// Returns the next item whose time has come, or `None` if there is none now: then call
+    /// Returns the next item that is due, or `None` if no item is due now: then call
     /// [`Merge::wait`].
     ///
     /// # Errors The error of a source that has failed. It is returned once, and the other sources
@@ -317,7 +317,7 @@ impl Merge {
             if self.is_ready() {
                 return true;
             }
-            // Before the poll: the last one comes after the end of the time, and finds all that was due by then.
+            // Before the poll: the last poll comes after the end of the time, and finds everything that was due before it.
             let left = timeout.saturating_sub(since.elapsed());
             let now = self.now();
             let polled = self.poll_due(now) || self.is_filling_up(now);

@@ -12,6 +12,6 @@ pub(super) struct Asleep {
     pub(super) all: bool,
     /// Then all are polled: see [`ManyWaits`].
     pub(super) tick_at: u64,
-    /// Another user may read one of the rings, or might read one that was here.
+    /// Another user may read one of the rings, or could read a ring that was here.
     pub(super) exposed: bool,
 }

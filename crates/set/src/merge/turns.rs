@@ -75,7 +75,7 @@ impl Merge {
         };
         self.end_turn();
         let now = self.now();
-        // Nothing may be returned beyond the time of a poll that found only what is taken.
+        // Nothing may be returned beyond the time of a poll whose items are all taken.
         let polled = self.entries.get(slot as usize).and_then(Option::as_ref);
         let near = polled.is_some_and(|entry| {
             entry.polled >= self.hurry && now.saturating_sub(entry.polled) < NEAR
@@ -168,7 +168,7 @@ impl Merge {
                 Some(entry.last)
             }
             Ok(Front::Lost) => Some(entry.last),
-            // What is next is found out by taking it.
+            // The next item is known only after it is taken.
             Ok(Front::More) => Some(entry.last),
             Err(error) => {
                 entry.group = u8::MAX;
@@ -241,7 +241,7 @@ impl Merge {
         true
     }
 
-    /// Polls the sources of all groups that are due, or those that have woken a merge that is asleep. Returns whether
+    /// Polls the sources of all groups that are due, or in a sleeping merge the sources that have woken it. Returns whether
     /// there were any.
     pub(super) fn poll_due(&mut self, now: u64) -> bool {
         self.poll_asleep(now).unwrap_or_else(|| self.poll_groups(now, PollSchedule::due))
@@ -257,7 +257,7 @@ impl Merge {
         for group in 0..self.schedule.count() {
             let mut at = which(&mut self.schedule, group, now);
             any |= at > 0;
-            // From the last: a source that leaves is replaced by one that was polled.
+            // From the last: a source that leaves is replaced by a source that was already polled.
             while at > 0 {
                 at -= 1;
                 self.poll_idle(GroupSlot { group: group as u8, at: at as u32 }, now);
