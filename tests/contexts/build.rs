@@ -1,4 +1,4 @@
-//! The tests' programs export the variable of the thread context, as OTEP 4947 asks of a program that has it.
+//! The tests' programs export the variable of the thread context, because OTEP 4947 requires this of a program that has it.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -4,14 +4,14 @@ use perfring_testkit::rng::Rng;
 use perfring_types::{Class, Constant, Encoding, Field, Kind, Label, Schema, Shape};
 use std::fmt::Write as _;
 
-/// Declarations of C that have been written, each with a name of its own.
+/// Written declarations of C, each with its own name.
 #[derive(Debug, Default)]
 struct Source {
     text: String,
     names: usize,
 }
 
-/// Schemas as a C array `schemas`, with what it needs before it.
+/// Schemas as a C array `schemas`, with the declarations before it that it needs.
 #[must_use]
 pub fn to_c(schemas: &[Schema<'_>]) -> String {
     let mut source = Source::default();
@@ -113,7 +113,7 @@ impl Source {
         } else {
             self.declare("label", true, &format!("{{ {} }}", labels.join(", ")))
         };
-        // What C works out by itself is left to it.
+        // C computes these sizes by itself.
         let size = match shape.kind {
             Kind::Array | Kind::Enum => 0,
             kind if kind.name().starts_with(['u', 'i', 'f', 'c']) => 0,

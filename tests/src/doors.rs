@@ -341,7 +341,7 @@ fn items_at_most(data_size: u64) -> u64 {
     data_size / 8 + 16
 }
 
-/// Reads every byte that a reader returns: one that is not mapped would end the test. Records are
+/// Reads every byte that a reader returns: an unmapped byte would end the test. Records are
 /// no longer than a data area takes, or the ring's own AUX area.
 fn touch(layout: &Layout) -> impl Fn(Item<'_>) -> u64 + use<> {
     let longest = layout.aux_size.max(65_520);

@@ -24,7 +24,7 @@ pub enum Build {
     Sanitized,
 }
 
-/// Builds `c_peer.c` into a directory. `None` if this machine has no such compiler.
+/// Builds `c_peer.c` into a directory. `None` if this machine lacks the compiler.
 ///
 /// # Panics
 /// If it does not compile.
@@ -34,7 +34,7 @@ pub fn c_peer(build: Build, dir: &Path) -> Option<PathBuf> {
 }
 
 /// Builds a C program, named by its path in the repository, with the headers in `proto` and in `dir`, into
-/// `dir`. `None` if this machine has no such compiler.
+/// `dir`. `None` if this machine lacks the compiler.
 ///
 /// # Panics
 /// If it does not compile.
@@ -119,7 +119,7 @@ impl Peer {
         self.line()
     }
 
-    /// Stops it, and lets it go on after `then`.
+    /// Stops it, and continues it after `then`.
     ///
     /// # Panics
     /// If it cannot be stopped.

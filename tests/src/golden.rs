@@ -1,7 +1,7 @@
-//! The golden ring files that a writer produces: how each is made, and what a reader must find in
-//! it. The expectation is computed from what the script did, never by a reader.
+//! The golden ring files that a writer produces: the making of each, and the content that a reader must find in
+//! it. The expectation is computed from the script's actions, never by a reader.
 //!
-//! The others in `proto/golden` were composed of two states of such rings, like those of a process
+//! The other files in `proto/golden` were composed of two states of such rings, like the ring of a process
 //! that is killed between two stores. No writer produces them, and they are frozen.
 #![allow(missing_docs, clippy::missing_panics_doc)]
 #![allow(clippy::unwrap_used, clippy::panic)]

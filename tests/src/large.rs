@@ -5,7 +5,7 @@ use perfring_testkit::rng::Rng;
 /// The producer whose record ends a stream.
 pub const END: u64 = 0xffff;
 
-/// A payload that is in the AUX area, whatever the data area's size.
+/// A payload that is in the AUX area for any size of the data area.
 pub const LARGE: usize = 70_000;
 
 /// Returns a random length: small, or one for the AUX area.

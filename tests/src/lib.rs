@@ -1,4 +1,4 @@
-//! Helpers for the tests of processes: rings in a directory of their own, numbered payloads, and an
+//! Helpers for the tests of processes: rings in a separate directory, numbered payloads, and an
 //! actor process that is driven from outside.
 
 use perfring_consumer::{Item, Snapshot};
@@ -38,10 +38,10 @@ pub const OTHER_TYPE: Schema<'static> = Schema::new("tests.Other", Encoding::Pod
     .with_fields(8, &[Field::new("number", 0, Shape::plain(Kind::U64, 8))])
     .with_hashed_id();
 
-/// Makes a directory for rings, on a tmpfs where there is one.
+/// Makes a directory for rings, on a tmpfs if the machine has one.
 ///
 /// # Panics
-/// If none can be made.
+/// If the directory cannot be made.
 #[must_use]
 pub fn ring_dir() -> TempDir {
     let shm = Path::new("/dev/shm");
@@ -118,11 +118,11 @@ pub fn second() -> i64 {
     rustix::time::clock_gettime(rustix::time::ClockId::Monotonic).tv_sec
 }
 
-/// Repeats a round until no full second has passed in one: nothing that slept in it has woken by itself. Returns what
-/// that round did.
+/// Repeats a round until one contains no full second of the clock: then nothing that slept in it has woken by itself. Returns
+/// that round's result.
 ///
 /// # Panics
-/// If there is no such round.
+/// If every round contains a full second.
 #[track_caller]
 pub fn within_a_second<T>(mut round: impl FnMut() -> T) -> T {
     let dog = Watchdog::default();

@@ -1,4 +1,4 @@
-//! Filters of system calls, by which the kernel refuses what an older one, or a sandbox, would refuse.
+//! Filters of system calls, by which the kernel refuses the calls that an older kernel, or a sandbox, would refuse.
 
 use nix::libc;
 
@@ -8,7 +8,7 @@ pub fn step(code: u16, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code, jt, jf, k }
 }
 
-/// Installs a filter for this thread, and for those that it starts.
+/// Installs a filter for this thread, and for the threads that it starts.
 ///
 /// # Panics
 /// If the kernel does not take it.

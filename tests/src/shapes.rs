@@ -10,7 +10,7 @@ use rkyv::{Archive, Serialize};
 pub struct Quote {
     /// Counts from 0.
     pub number: u64,
-    /// What was asked.
+    /// The price that was asked.
     #[record(unit = "EUR")]
     pub price: f64,
     /// How many.
@@ -38,7 +38,7 @@ impl Quote {
 pub struct Line {
     /// Counts from 0.
     pub number: u64,
-    /// What happened.
+    /// The text of the event.
     pub message: String,
     /// How long it took.
     #[record(unit = "ms")]

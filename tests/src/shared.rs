@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
-/// Each producer has this many numbers of its own.
+/// The count of numbers of each producer.
 const EACH: u64 = 1 << 32;
 
 /// Returns a payload that names its producer and the record's number.
@@ -35,7 +35,7 @@ pub fn reporter(bytes: &[u8]) -> (u64, u64) {
     (number / EACH, number % EACH)
 }
 
-/// A refusal as the driven programs answer it, in the words of those of commit da0ee0c.
+/// A refusal as the driven programs answer it, in the words of the programs of commit da0ee0c.
 #[must_use]
 pub fn answer(error: ReserveError) -> String {
     match error {
@@ -49,7 +49,7 @@ pub fn answer(error: ReserveError) -> String {
     }
 }
 
-/// What a reader was told, producer by producer, in the order of the stream.
+/// The items that a reader returned, producer by producer, in the order of the stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reported {
     /// The numbers of each producer's records.
@@ -173,7 +173,7 @@ impl Raw {
         (word != 0).then(|| (word & 0xffff) as u32 - 1)
     }
 
-    /// Returns what is reserved and not published: positions and header words.
+    /// Returns the unpublished reservations: positions and header words.
     #[must_use]
     pub fn beyond(&self) -> Vec<(u64, RecordWord)> {
         self.from(self.head())
@@ -186,7 +186,7 @@ impl Raw {
         self.head().max(self.field("producer_pos"))
     }
 
-    /// Returns what is published or reserved from a position on: positions and header words.
+    /// Returns the published and reserved records from a position on: positions and header words.
     #[must_use]
     pub fn from(&self, mut pos: u64) -> Vec<(u64, RecordWord)> {
         let end = self.end();
@@ -232,7 +232,7 @@ impl Raw {
     }
 }
 
-/// Adds up what was refused.
+/// Adds up refusals.
 #[must_use]
 pub fn sum(counts: impl IntoIterator<Item = Refused>) -> Refused {
     counts.into_iter().fold(Refused::default(), |a, b| Refused {

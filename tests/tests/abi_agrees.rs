@@ -25,7 +25,7 @@ fn text(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns the C compiler, or panics with a message about what is missing.
+/// Returns the C compiler, or panics with a message about the missing program.
 fn gcc() -> &'static str {
     ["gcc", "cc"]
         .into_iter()
@@ -33,7 +33,7 @@ fn gcc() -> &'static str {
         .expect("there is no C compiler: install gcc (Debian: apt-get install gcc libc6-dev)")
 }
 
-/// Runs a compiler in a directory of its own and prints its errors.
+/// Runs a compiler in a separate directory and prints its errors.
 fn compile(
     compiler: &str,
     args: &[&str],
@@ -563,7 +563,7 @@ fn letters_of_comment(text: &str) -> BTreeMap<String, String> {
     let table = text.split(" *  letter  pairs with  site").nth(1).unwrap();
     for line in table.lines().skip(2).take_while(|line| line.len() > 2) {
         let Some(row) = line.strip_prefix(" *  ").filter(|row| !row.starts_with(' ')) else {
-            continue; // a row goes on
+            continue; // a row continues
         };
         let (letter, rest) = row.split_at(8);
         letters.insert(letter.trim().to_owned(), sorted(rest[..8].trim()));

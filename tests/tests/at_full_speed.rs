@@ -21,7 +21,7 @@ fn producer(ring: &Path, len: usize) -> Child {
         .expect("an actor")
 }
 
-/// What a reader has read.
+/// The counts of a reader.
 #[derive(Default, Debug)]
 struct Tally {
     read: u64,
@@ -70,7 +70,7 @@ fn follow(
 ) -> (Tally, String) {
     let mut tally = Tally::default();
     loop {
-        // Checked before the last poll, which then reads what was written before the end.
+        // Checked before the last poll, which then reads everything written before the end.
         let done = child.try_wait().expect("a child").is_some();
         while read(&mut tally).expect("an intact ring") {}
         if done {

@@ -1,4 +1,4 @@
-//! Layout version 1 is frozen, and so is its use: programs of commit da0ee0c and those of today do
+//! Layout version 1 is frozen, and so is its use: programs of commit da0ee0c and today's programs do
 //! the same, byte for byte, and work on one ring at the same time.
 //!
 //! `tests/da0ee0c/transcript.txt` has the answers of that commit's programs to a long script, and a
@@ -47,7 +47,7 @@ fn drive(exe: &Path, args: &[&str], ring: &Path) -> (Driven, String) {
     Driven::of(actor(&exe.to_string_lossy(), args, ring).stderr(Stdio::null()))
 }
 
-/// Returns a hash of a ring file's bytes, without what differs from run to run: its creator and
+/// Returns a hash of a ring file's bytes, without the bytes that differ from run to run: its creator and
 /// holders.
 fn digest(ring: &Path) -> u64 {
     const OF_THE_RUN: [&str; 9] = [
@@ -104,7 +104,7 @@ impl<'a> Transcript<'a> {
         writeln!(self.text, "{who} {said}: {answer} {:016x}", digest(&self.ring)).unwrap();
     }
 
-    /// Notes what an observer reads.
+    /// Notes the items that an observer reads.
     fn observe(&mut self) {
         let mut observer = actor(&self.next().actor.to_string_lossy(), &["observe"], &self.ring);
         let seen = observer.stderr(Stdio::null()).output().unwrap().stdout;
@@ -324,8 +324,8 @@ fn records_go_from_the_old_to_the_new_and_back() {
     }
 }
 
-/// A ring per CPU came after da0ee0c, with a bit of its own. Its programs name the bit, whatever they want
-/// of the ring, and change nothing.
+/// A ring per CPU came after da0ee0c, with a separate feature bit. Programs of da0ee0c name the bit in every refusal,
+/// and change nothing.
 #[test]
 #[ignore = "needs the programs of da0ee0c: a stage of tools/test release"]
 fn the_old_programs_refuse_a_ring_per_cpu_and_name_the_feature_that_they_do_not_know() {

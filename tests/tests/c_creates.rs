@@ -1,4 +1,4 @@
-//! C programs create rings: the file that Rust makes, or Rust's sentence for what is wrong, and nothing left behind.
+//! C programs create rings: the file that Rust makes, or Rust's sentence for the fault, and nothing left behind.
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
@@ -180,7 +180,7 @@ fn c_refuses_what_rust_refuses_in_rusts_words_and_leaves_nothing() {
         assert!(code == -1 && why.contains("creating its file: No such file"), "{why}");
         assert_eq!(names(&place), [] as [&str; 0], "{how}");
     }
-    // What has the name stays what it is: a ring, a link that leads nowhere.
+    // The file with the name stays unchanged: a ring, a link that leads nowhere.
     let exists = CreateError::Exists { location: location() }.to_string();
     std::os::unix::fs::symlink("nowhere", &ring).unwrap();
     assert_eq!(make(&exe, "time=1", &ring), (-27, exists.clone()));
@@ -338,7 +338,7 @@ fn c_removes_no_draft_that_a_process_still_makes() {
     drop(held);
 }
 
-/// What a sparse copy has lost, an attach of either role allocates, or is refused before anything is stored.
+/// An attach of either role allocates the pages that a sparse copy has lost, or is refused before anything is stored.
 #[test]
 fn a_c_program_fills_the_holes_of_a_sparse_copy_or_says_that_there_is_no_room() {
     let dir = ring_dir();
@@ -380,7 +380,7 @@ fn a_c_program_fills_the_holes_of_a_sparse_copy_or_says_that_there_is_no_room() 
     assert!(meta.blocks() * 512 < meta.len());
 }
 
-/// The example, in every build: Rust reads what it recorded, twice, with times that rise.
+/// The example, in every build: Rust reads its recorded events, twice, with times that rise.
 #[test]
 fn the_flight_recorder_in_c_holds_the_newest_events_with_their_times() {
     let dir = ring_dir();

@@ -1,5 +1,5 @@
-//! The C headers in `proto` against Rust, in both directions: each reads what the other writes, all
-//! records are accounted for, and each takes over what the other leaves behind.
+//! The C headers in `proto` against Rust, in both directions: each reads the other's records, all
+//! records are accounted for, and each takes over the rings that the other leaves behind.
 
 use perfring_consumer::{
     Cause, Consumer, Item, Observer, Policy, Snapshot, Start, register_process,
@@ -168,7 +168,7 @@ fn what_c_publishes_a_rust_consumer_reads_and_all_is_accounted_for() {
                     assert!(last < Some(number), "{number} after {last:?}");
                     assert!(record.time.is_some() == time && record.time >= newest);
                     newest = record.time;
-                    // A marker comes before the record, or its losses were told at an earlier end of the stream.
+                    // A marker comes before the record, or its losses were returned at an earlier end of the stream.
                     let missing = number - read;
                     assert!(report == Report::CountersOnly || missing <= lost, "{missing} {lost}");
                     (read, last) = (read + 1, Some(number));
@@ -291,8 +291,8 @@ fn sleepers_of_either_language_are_woken_by_the_other() {
     assert_eq!(c.end(), "read 1 lost 0 lapped 0");
     drop(producer);
 
-    // A Rust consumer, and a C producer that has attached before: to attach wakes who sleeps, and is no publish.
-    // At a full second it wakes by itself.
+    // A Rust consumer, and a C producer that has attached before, because an attach wakes a sleeper, and is no publish.
+    // At a full second the consumer wakes by itself.
     let wakes = within_a_second(|| {
         let dir = ring_dir();
         let ring = dir.path().join("ring");
@@ -480,7 +480,7 @@ fn c_and_rust_do_the_same_in_the_same_case() {
     println!("{steps} steps by both");
 }
 
-/// C publishes in rings with one producer alone, and says of any other what it is.
+/// C publishes only in rings with one producer, and names the kind of any other ring.
 #[test]
 fn a_c_producer_refuses_a_shared_ring_and_its_readers_do_not() {
     let dir = ring_dir();
@@ -597,7 +597,7 @@ fn a_child_of_a_c_producer_has_nothing_of_its_ring() {
     assert_eq!(totals.producer.written.records, 1, "the parent's alone");
 }
 
-/// By then the handle is on no list, and a fork in another thread would not detach the child from
+/// At the unmap the handle is on no list, and a fork in another thread would not detach the child from
 /// the lock.
 #[test]
 fn a_closing_c_handle_holds_no_lock_once_it_unmaps() {

@@ -66,7 +66,7 @@ fn rust(path: &Path) -> Outcome {
     }
 }
 
-/// Returns the same for the consumer, which releases what it reads.
+/// Returns the same for the consumer, which releases its records.
 fn rust_consumer(path: &Path) -> (i32, u64, u64) {
     let mut consumer = match Consumer::attach_with(path, &ConsumerOptions::named("c_peer")) {
         Ok(consumer) => consumer,
@@ -120,7 +120,7 @@ impl Theirs {
     fn file(&mut self, path: &Path, bytes: &[u8], case: &str) {
         fs::write(path, bytes).unwrap();
         let (mut ours, mut theirs) = (rust(path), self.ask("observer", path, case));
-        // C does not know these features, whatever else is wrong.
+        // C does not know these features, and may refuse the ring for them instead of for another fault.
         let field = FIELDS.iter().find(|field| field.name == "features_required");
         let features = field.unwrap().offset;
         let unknown = (FEATURE_AUX | FEATURE_CONSUMERS) as u8;

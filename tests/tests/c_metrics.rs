@@ -1,4 +1,4 @@
-//! `perfring_metrics.h` finds in a metrics area what Rust finds, in every build, and in areas of any words.
+//! `perfring_metrics.h` finds the same values in a metrics area as Rust, in every build, and in areas of any words.
 
 use perfring_consumer::{
     Observer, Start,
@@ -40,7 +40,7 @@ fn fill(ring: &Path) {
     drop(record.unwrap());
 }
 
-/// What the C program should say.
+/// Returns the expected output of the C program.
 fn expected(ring: &Path) -> String {
     let metrics = Observer::attach(ring, Start::Latest).unwrap().metrics().unwrap();
     let mut text = String::new();
@@ -184,7 +184,7 @@ fn no_damaged_area_leads_c_or_rust_out_of_its_bounds() {
         std::fs::write(&damaged, &other).unwrap();
         let (rust, c) = (expected(&damaged), said(&exe, &damaged));
         assert!(certain.is_empty() || rust.ends_with("damaged\n"), "{case}: {rust}");
-        // The same blocks: what is no number is shown otherwise by C.
+        // The same blocks: C shows NaN differently.
         let blocks = |text: &str| -> Vec<String> {
             let shown = text.lines().filter(|line| !line.ends_with("unset"));
             shown.map(|line| line.split(' ').take(3).collect::<Vec<_>>().join(" ")).collect()

@@ -26,7 +26,7 @@ fn a_c_reader_is_told_that_its_ring_was_removed_or_replaced() {
         assert_eq!(c.line(), "ready");
         producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap();
         assert_eq!(c.line(), "reads");
-        // A ring that is only renamed is read on.
+        // A ring that is only renamed continues to be read.
         let moved = dir.path().join("moved");
         fs::rename(&ring, &moved).unwrap();
         assert_eq!([c.line(), c.line()], ["checked", "checked"]);
@@ -42,7 +42,7 @@ fn a_c_reader_is_told_that_its_ring_was_removed_or_replaced() {
             } else {
                 fs::remove_file(&ring).unwrap();
             }
-            // What comes after that is read as well.
+            // Later records are also read.
             for number in 2..COUNT {
                 producer.publish_as(NUMBERED, &numbered(number, 8)).unwrap();
             }

@@ -45,7 +45,7 @@ fn c_makes_the_entries_that_rust_makes() {
     println!("{bytes} bytes of entries agree");
 }
 
-/// The type table of a ring, as it stands in the file.
+/// The type table in the file of a ring.
 fn table(ring: &Path) -> Vec<u8> {
     let (file, layout) = (fs::read(ring).unwrap(), *Snapshot::take(ring).unwrap().layout());
     let at = layout.types_offset() as usize;
@@ -58,7 +58,7 @@ fn what_c_registers_is_what_rust_registers() {
     let [ours, theirs] = ["ours", "theirs"].map(|name| dir.path().join(name));
     let mut rng = Rng::new(18);
     let mut schemas = Vec::new();
-    // An id of its own, other words for the same, another type under it, and one that is too long.
+    // A chosen id, other words for the same id, another type under it, and a schema that is too long.
     let id = RecordType::new(5000).unwrap();
     schemas.push(Schema { id, ..Schema::new("c.First", Encoding::Json) });
     schemas.push(Schema { id, help: "in other words", ..Schema::new("c.First", Encoding::Json) });
@@ -198,7 +198,7 @@ fn the_records_of_a_typed_producer_in_c_are_shown_by_field_names() {
     }
 }
 
-/// The examples of ABI.md, "Types": whoever writes an implementation tries it on them.
+/// The examples of ABI.md, "Types", on which an author tries an implementation.
 #[test]
 fn the_vectors_of_the_document_are_rusts() {
     const READING: Schema<'static> = Schema::new("demo.Reading", Encoding::Pod).with_fields(

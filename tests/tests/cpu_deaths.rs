@@ -1,16 +1,16 @@
 //! A process that publishes in a ring per CPU is killed, stopped, moved to another CPU, interrupted by
-//! a signal handler that publishes too, or forked, at each instruction of its restartable sequences; and
-//! killed, stopped and interrupted between those, under the lock. Three other producers go on meanwhile:
+//! a signal handler that also publishes, or forked, at each instruction of its restartable sequences. It is also
+//! killed, stopped and interrupted between the sequences, under the lock. Three other producers continue meanwhile:
 //! two on its CPU and one on another.
 //!
-//! Inside a sequence it is stopped by a breakpoint, see [`cpu::traced`]. Between them it is stepped, and the ring
-//! compared after each instruction: it dies after each that has changed the ring, and at every n-th. With
+//! Inside a sequence a breakpoint stops it, see [`cpu::traced`]. Between sequences it is stepped, and the ring
+//! is compared after each instruction: it dies after each instruction that has changed the ring, and at every n-th. With
 //! `PERFRING_LONG`, at all of them.
 //!
 //! Seen red: with `data_head` stored before the payload, the plays inside sequences; with a sequence hidden from the
-//! kernel while another process publishes, those that stand under the lock; with a handler that waits for the mutex
-//! which it has interrupted, those of signals under the lock; with a million aborts for a call, the single steps; with a
-//! sleep of three seconds, the consumer that nobody tells of a record.
+//! kernel while another process publishes, the plays that stop under the lock; with a handler that waits for the mutex
+//! which it has interrupted, the plays of signals under the lock; with a million aborts for a call, the single steps; with a
+//! sleep of three seconds, the consumer that no process wakes for a record.
 
 #[cfg(target_arch = "x86_64")]
 mod cpu {

@@ -1,6 +1,6 @@
-//! Rings of CPUs that a process may not run on, and what a container is told of its CPUs and its boot.
+//! Rings of CPUs on which a process may not run, and the CPUs and the boot that a container sees.
 //!
-//! Seen red: with an unknown boot taken for another unknown one.
+//! Seen red: with an unknown boot taken for another unknown boot.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -20,14 +20,14 @@ fn cpus() -> Vec<usize> {
     (0..CpuSet::count()).filter(|&cpu| allowed.is_set(cpu).unwrap_or(false)).collect()
 }
 
-/// This thread, and what it starts, runs on this CPU alone.
+/// Makes this thread, and its children, run on this CPU alone.
 fn stay_on(cpu: usize) {
     let mut only = CpuSet::new();
     only.set(cpu).unwrap();
     sched_setaffinity(Pid::from_raw(0), &only).unwrap();
 }
 
-/// Reads all records of a ring: who wrote them, and their numbers.
+/// Reads all records of a ring: their producers and their numbers.
 fn read(ring: &Path) -> Vec<(u64, u64)> {
     let mut consumer = Consumer::attach(ring).unwrap();
     let mut seen = Vec::new();
@@ -63,7 +63,7 @@ fn the_ring_of_a_cpu_out_of_reach_is_read_recovered_and_removed() {
         assert_eq!(Raw::read(&ring).field("cpu_state") != 0, closed);
 
         stay_on(here);
-        // It goes on here, and has the other ring only if it is told so.
+        // It continues here, and has the other ring only on request.
         let producer = CpuProducer::attach(&set).unwrap();
         assert_eq!(producer.cpus().collect::<Vec<_>>(), [here as u32]);
         producer.publish(b"from here").unwrap();

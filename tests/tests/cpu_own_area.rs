@@ -1,8 +1,8 @@
-//! Rings per CPU where libc registers no thread for restartable sequences: threads do it themselves, with an area that
+//! Rings per CPU if libc registers no thread for restartable sequences: threads register themselves, with an area that
 //! is gone before they are.
 //!
-//! What a kernel says of areas is in a program's auxiliary vector, where a tracer can change it: so a kernel of today is as
-//! one that has fields for more bytes. It takes longer areas, too, from Linux 6.3 on.
+//! The kernel's properties of areas are in a program's auxiliary vector, where a tracer can change them. A present kernel then
+//! looks like a kernel with fields for more bytes. From Linux 6.3 on it also takes longer areas.
 //!
 //! Seen red: with a destructor that leaves the thread registered, or that ends a registration of another length.
 
@@ -35,7 +35,7 @@ fn unregistered(args: &[&str], dir: &Path) -> Command {
     command
 }
 
-/// What a kernel says of areas: how many bytes it has fields for, and the alignment.
+/// The properties of areas in the auxiliary vector: the length of the kernel's fields, and their alignment.
 type Says = (i64, i64);
 /// As Linux 7.0.
 const LONGER: Option<Says> = Some((33, 64));
@@ -43,7 +43,7 @@ const LONGER: Option<Says> = Some((33, 64));
 const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
 const AT_RSEQ_ALIGN: libc::c_ulong = 28;
 
-/// Starts a program. Its auxiliary vector says what the kernel says, or something else.
+/// Starts a program. Its auxiliary vector has the kernel's properties, or changed properties.
 fn start(mut command: Command, says: Option<Says>) -> Child {
     command.stdout(Stdio::piped());
     let Some((len, align)) = says else { return command.spawn().unwrap() };
@@ -91,10 +91,10 @@ fn threads_that_libc_has_not_registered_publish_and_come_and_go() {
     let dir = ring_dir();
     let dir = dir.path().join("set");
     let options = Options { size: 4 << 20, ..Options::per_cpu() };
-    // This process has what libc registered: both kinds publish in the same rings.
+    // This process has the areas that libc registered: both kinds publish in the same rings.
     let beside = CpuProducer::create(&dir, &options).unwrap();
     let (threads, records) = (THREADS.to_string(), RECORDS.to_string());
-    // By what the kernel says; by more than the original area; and that, where the kernel refuses it.
+    // The kernel's length; more than the original area; and more than it if the kernel refuses this.
     let processes = [(1000, "new", None), (2000, "new", LONGER), (3000, "old", LONGER)];
     let processes = processes.map(|(who, kernel, says)| {
         let args = [kernel, "threads", &who.to_string(), &threads, &records];

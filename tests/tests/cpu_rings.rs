@@ -1,5 +1,5 @@
 //! A directory with a ring per CPU: threads that are migrated all the time, readers that check every
-//! record, and what is refused.
+//! record, and refusals.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
@@ -38,7 +38,7 @@ fn rings(dir: &Path) -> Vec<std::path::PathBuf> {
 /// Thread in the high bits, its record's number in the others.
 const THREAD: u32 = 40;
 
-/// What one reader has read of each thread: the numbers, in order, and who wrote them by what they say.
+/// The records of each thread that one reader has read: the numbers, in order, and the writers in the records.
 #[derive(Default)]
 struct Threads(BTreeMap<u64, Vec<u64>>, BTreeMap<u64, BTreeSet<Option<(u32, u32)>>>);
 

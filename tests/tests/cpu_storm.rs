@@ -5,8 +5,8 @@
 //! The storm ends after a number of calls, with `PERFRING_LONG` after more of them, by more processes.
 //! `PERFRING_SEED` repeats a printed seed; the timing of the processes still depends on the machine.
 //!
-//! Each process notes which of its records were accepted. All of these must be read, once and whole; none
-//! that was refused; and one that was being published at a death at most once.
+//! Each process notes which of its records were accepted. Each accepted record must be read, once and whole; no refused
+//! record; and a record that was being published at a death at most once.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
@@ -92,7 +92,7 @@ impl Storm {
         *self.alive.keys().nth(nth).unwrap()
     }
 
-    /// Does something to one process, and lets others go on.
+    /// Does something to one process, and continues others.
     fn interfere(&mut self) {
         let who = self.any();
         let stopped = self.alive.values().filter(|process| process.stopped).count();
@@ -120,7 +120,7 @@ impl Storm {
         }
     }
 
-    /// Lets a stopped process go on, or all of them.
+    /// Continues a stopped process, or all of them.
     fn go_on(&mut self, all: bool) {
         let stopped = self.alive.values_mut().filter(|process| process.stopped);
         for process in stopped.take(if all { usize::MAX } else { 1 }) {
@@ -161,7 +161,7 @@ fn log_of(dir: &Path, who: u64) -> PathBuf {
     dir.join(format!("log-{who}"))
 }
 
-/// What one reader has read: by producer, the numbers in the ring's order.
+/// The records that one reader has read: by producer, the numbers in the ring's order.
 #[derive(Default)]
 struct Seen {
     of: BTreeMap<u64, Vec<u64>>,
@@ -240,7 +240,7 @@ fn storm(policy: Policy) {
                 scope.spawn(move || {
                     let mut seen = Seen::default();
                     loop {
-                        // In this order: what was there when it was over is read.
+                        // In this order: every record from before the end is read.
                         let last = over.load(Ordering::SeqCst);
                         consumer.wait(Duration::from_millis(50));
                         seen.read(ring, &mut consumer);

@@ -1,5 +1,5 @@
-//! Rings per CPU whose lock a live producer has, for as long as a test says: nobody waits longer than its caller has asked
-//! for, and a record that is refused without the lock does not wait for it.
+//! Rings per CPU whose lock a live producer has, for as long as a test wants: no call waits longer than its caller has
+//! allowed, and a record that is refused without the lock does not wait for the lock.
 
 use crate::cpu_rings::{cpus, move_to};
 use nix::sys::resource::{UsageWho, getrusage};

@@ -1,5 +1,5 @@
-//! A process that ends by `exit(3)` has detached, wherever it kept what it attached. A process that is killed has not, nor has
-//! the parent of a child that ends.
+//! A process that ends by `exit(3)` has detached, wherever it kept its attachment. A process that is killed has not, and
+//! neither has the parent of a child that ends.
 
 use nix::sys::signal::Signal;
 use perfring_consumer::{
@@ -16,7 +16,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 const KINDS: [&str; 5] = ["one", "many", "cpu", "consumer", "named"];
 
-/// Makes a ring for a seat of this kind. Returns what to attach to, and the ring's file.
+/// Makes a ring for a seat of this kind. Returns the path to attach to, and the ring's file.
 fn ring(dir: &Path, kind: &str) -> (PathBuf, PathBuf) {
     let path = dir.join("ring");
     match kind {

@@ -104,7 +104,7 @@ impl Foreign {
             .arg(ring)
             .args(["16", &records.to_string()])
             .stdout(Stdio::piped())
-            .stderr(Stdio::null()) // it warns of each hole, and goes on
+            .stderr(Stdio::null()) // it warns of each hole, and continues
             .spawn()
             .unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -167,8 +167,8 @@ fn reads_without_a_gap(ring: &Path, reader: &Path, count: u64) {
     let mut observed = 0;
     for number in 0..count {
         let payload = sample(number, 1 + number as usize % 12);
-        // The last ones must arrive: they wait. The others are refused by a full ring, and
-        // reported.
+        // The last records must arrive: they wait. A full ring refuses the other records, and reports
+        // them.
         let waits = number + 1 == count || number % 64 == 0;
         let published = if waits {
             producer.publish_timeout(RecordType::SAMPLE, &payload, WATCHDOG)
@@ -230,7 +230,7 @@ fn libbcc_reads_what_many_producers_publish() {
     let (mut who, mut refused, mut open) = (0, 0, None::<Reservation<'_, SharedProducer>>);
     for number in 0..RECORDS {
         let payload = sample(number, 1 + number as usize % 12);
-        // So that there is a loss on a machine where the reader keeps up.
+        // This causes a loss on a machine where the reader keeps up.
         let stands_still = number > RECORDS / 4 && refused == 0;
         if number == RECORDS / 4 + 1 && stands_still {
             foreign.signal(Signal::SIGSTOP);
@@ -243,7 +243,7 @@ fn libbcc_reads_what_many_producers_publish() {
             reservation.commit();
         }
         if number == RECORDS / 2 {
-            // With space for it: a loss of its own would be reported where no number is missing.
+            // With space for it: its own loss would be reported where no number is missing.
             until("everything to be read", || {
                 let raw = Raw::read(&ring);
                 raw.head() == raw.tail()

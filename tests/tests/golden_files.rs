@@ -1,7 +1,7 @@
-//! Every ring file in `proto/golden` is read, through every entry point, as its `.expect.json`
-//! says. Other implementations can be tested with them, and they detect changes of the layout.
+//! Every ring file in `proto/golden` is read, through every entry point, with the content in its `.expect.json`.
+//! Other implementations can be tested with the files, and the files detect changes of the layout.
 //!
-//! `PERFRING_NEW_GOLDEN=1 cargo test -p perfring-tests golden_files::` writes the missing ones.
+//! `PERFRING_NEW_GOLDEN=1 cargo test -p perfring-tests golden_files::` writes missing files.
 
 use perfring_abi::{Cause, RecordType};
 use perfring_consumer::{
@@ -217,7 +217,7 @@ fn holding<F>(place: &Seat<F>) -> Value {
     })
 }
 
-/// Returns what is in the metrics area.
+/// Returns the content of the metrics area.
 fn metrics(observer: &Observer) -> Value {
     let MetricSamples { fill, samples, .. } = observer.metrics().unwrap();
     assert_eq!(fill.damage, None);
@@ -278,14 +278,14 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
             let shown = |found: Result<_, _>| item(found.unwrap(), snapshot.anchors());
             snapshot.iter().map(shown).collect()
         };
-        // What is stranded behind a dead producer's reservation is in a snapshot as well.
+        // Records behind a dead producer's reservation are also in a snapshot.
         let (mut all, mut upto) = (expect["items"].clone(), &expect["data_head"]);
         if is_shared(&expect) {
             let stranded = &expect["stranded"];
             all.as_array_mut().unwrap().extend(stranded["items"].as_array().unwrap().clone());
             upto = &stranded["upto"];
         }
-        // A marker that is stranded as well reports what is unmarked before the head.
+        // A marker among them reports losses that are unmarked before the head.
         let mut unmarked_here = unmarked(&expect, upto);
         unmarked_here.retain(|_| upto == &expect["data_head"]);
         all.as_array_mut().unwrap().extend(unmarked_here);
@@ -320,7 +320,7 @@ fn snapshot_observer_and_stat_find_what_is_expected() {
         while let Some(found) = observer.read().unwrap() {
             rest.push(item(found, &anchors));
         }
-        // What was lost before it began is not its loss.
+        // Losses from before its beginning are not its losses.
         assert_eq!(rest, Vec::<Value>::new(), "{name}: nothing comes any more");
         assert_eq!(json!(observer.saved().pos), expect["data_head"], "{name}: latest");
         let before = observer.saved().before.records;
@@ -544,7 +544,7 @@ fn a_shared_ring_is_recovered_whoever_does_it() {
         fs::copy(&original, &copy).unwrap();
         let mut consumer = Consumer::attach_with(&copy, &ConsumerOptions::named("test")).unwrap();
         let mut items = Vec::new();
-        // A reservation that is open the first time may be a slow producer's. Losses are told before it, and not by the
+        // A reservation that is open the first time may be a slow producer's. Losses are returned before it, and not by the
         // marker behind it.
         let sorted = |items: &[Value]| {
             let is_lost = |item: &&Value| item.get("lost_records").is_some();
@@ -576,7 +576,7 @@ fn a_shared_ring_is_recovered_whoever_does_it() {
         };
         assert!(matches!(full, AttachError::Slots { .. }), "{full}");
         let wanted = &mut wanted["books"];
-        // Their successors report what the dead had not reported, as they detach.
+        // At their detach, the successors report the losses that the dead producers had not reported.
         drop(all);
         let found = shown(&Stat::read(&copy).unwrap().totals.unwrap());
         for (key, value) in wanted.as_object().unwrap() {
@@ -626,8 +626,8 @@ fn a_ring_per_cpu_of_another_boot_is_read_and_not_published_to() {
     println!("on {} CPUs", cpus.len());
 }
 
-/// Nothing is left to be ended in a ring per CPU without a reservation, open or closed: what sequences have
-/// published is published.
+/// A ring per CPU without a reservation, open or closed, has nothing to be ended: records of sequences are
+/// published.
 #[test]
 fn a_recovery_finds_nothing_to_do_in_a_ring_per_cpu_without_a_reservation() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,12 +1,12 @@
-//! A process with write access to a file can store anything in it. Whatever a ring file contains,
+//! A process with write access to a file can store anything in it. For any content of a ring file,
 //! every entry point ends with records or with an error that has a message: no panic, no hang, no
 //! access outside the mapping.
 //!
-//! The invalid files are those of `perfring_testkit::invalid`, and the entry points those of
-//! `perfring_tests::doors`. Each case is tried on one ring of its kind, and on all of them with
+//! `perfring_testkit::invalid` has the invalid files, and `perfring_tests::doors` the entry
+//! points. Each case is tried on one ring of its kind, and on all of them with
 //! `PERFRING_LONG`. `crates/ring/tests/hostile.rs` tests that no word of a ring in use harms the
 //! algorithm, `truncated_files.rs` a file that is truncated while it is mapped, and
-//! `hostile_live.rs` one that is rewritten while it is read.
+//! `hostile_live.rs` a file that is rewritten while it is read.
 
 use perfring_abi::RecordType;
 use perfring_consumer::{AttachError, Start, advanced::Saved, files::recover, stat::Count};

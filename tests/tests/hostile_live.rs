@@ -1,5 +1,5 @@
-//! A malicious process rewrites a ring's file while others read it. Whatever it does, and whenever,
-//! each of them gets records or an error. None crashes, hangs, or takes unbounded memory, and
+//! A malicious process rewrites a ring's file while other processes read it. For any change, at any time,
+//! each reader gets records or an error. No reader crashes, hangs, or takes unbounded memory, and
 //! copies held by a guarded consumer do not change.
 //!
 //! `PERFRING_STORM_SECONDS` sets a longer duration, `PERFRING_STORM_SEED` another sequence.
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes of an AUX area.
 const AUX: u64 = 256 << 10;
-/// Items that a reader takes before it attaches anew.
+/// Items that a reader takes before it attaches again.
 const ITEMS: u64 = 20_000;
 /// More than all readers of all rings need.
 const MEMORY: u64 = 400 << 20;
@@ -67,7 +67,7 @@ struct Figures {
     corrupt: AtomicU64,
     cut: AtomicU64,
     refused: AtomicU64,
-    /// When the present turn began, ms since the start, plus one; 0 is none.
+    /// When the present turn began, ms since the start, plus one; 0 before the first turn.
     since: AtomicU64,
 }
 
@@ -256,7 +256,7 @@ fn most_memory() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// In a process of its own: the peak of its memory is that of these readers, and a hang ends nothing else.
+/// In a separate process: the peak of its memory is the peak of these readers, and a hang ends nothing else.
 #[test]
 fn whatever_a_live_peer_does_readers_get_records_or_errors() {
     const CHILD: &str = "PERFRING_LIVE_CHILD";

@@ -1,5 +1,5 @@
 //! Any bytes in the seats of named consumers and in their tails: every entry point ends with records or with a sentence,
-//! and what a live consumer has still to read is not overwritten, whatever stands in the seats of the others.
+//! and the unread records of a live consumer are not overwritten, for any content of the other seats.
 
 use perfring_abi::{ConsumerSeat, Holder, RecordType, SEAT_SIZE};
 use perfring_consumer::{Cause, Consumer, Item, files::recover, stat::Stat};
@@ -17,11 +17,11 @@ use std::path::Path;
 use std::time::Duration;
 
 const SEATS: u32 = 3;
-/// The first number of those that are published beside a consumer.
+/// The first number of the records that are published beside a consumer.
 const FIRST: u64 = 1_000_000;
 const KINDS: [(&str, Producers); 2] = [("one", Producers::One), ("many", Producers::Many)];
 
-/// Publishes by whatever producer the ring has.
+/// The producer of a ring of either kind.
 enum Either {
     One(Box<Producer>),
     Many(Box<SharedProducer>),
@@ -203,7 +203,7 @@ fn an_announced_tail_that_is_no_position_keeps_no_named_consumer_out() {
     for (name, producers) in KINDS {
         let base = image(name, producers);
         let head = base.word("data_head");
-        // What each consumer reads, twice: nothing was released in between, except by its end.
+        // The records of each consumer, twice: nothing was released in between, except by its end.
         let read = |value| {
             let dir = tempfile::tempdir().unwrap();
             let ring = dir.path().join("ring");
@@ -227,7 +227,7 @@ fn an_announced_tail_that_is_no_position_keeps_no_named_consumer_out() {
     }
 }
 
-/// What comes of a live consumer, beside seats with any contents.
+/// The results of a live consumer, beside seats with any contents.
 #[derive(Debug, Default)]
 struct Outcome {
     published: u64,
@@ -236,7 +236,7 @@ struct Outcome {
     damaged: u64,
 }
 
-/// Stores what changes have made of these seats, with their tails.
+/// Stores the changed content of these seats, with their tails.
 fn store(ring: &File, base: &Image, changed: &Image, seats: impl Iterator<Item = u32>) {
     let put = |offset: usize, len: usize| {
         ring.write_all_at(&changed.bytes[offset..offset + len], offset as u64).unwrap();
@@ -259,7 +259,7 @@ fn beside(base: &Image, producers: Producers, rng: &mut Rng, outcome: &mut Outco
         Stat::read(&ring).unwrap().consumers.iter().find(|one| one.is_alive()).unwrap().number;
     let mut producer = Either::attach(&ring, producers);
     let file = File::options().write(true).open(&ring).unwrap();
-    // The image has some records for it, and then come those that are published.
+    // The image has some records for it, and then come the published records.
     let (mut next, mut id) = (None, FIRST);
     for round in 0..300 {
         store(&file, base, &several(base, rng), (0..32).filter(|seat| *seat != own));
@@ -283,7 +283,7 @@ fn beside(base: &Image, producers: Producers, rng: &mut Rng, outcome: &mut Outco
                     next = Some(id + 1);
                     outcome.read += 1;
                 }
-                // What producers refused because of the others is told as well.
+                // Refusals because of the other seats are also returned.
                 Some(Item::Lost(lost)) => assert_eq!(lost.cause, Cause::Full, "a live consumer"),
                 None => break,
             }

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 /// Runs the actor under a tracer and counts system calls between its two calls of `getppid`.
-/// Returns the count and what the actor printed.
+/// Returns the count and the actor's output.
 fn traced(policy: &str, ring: &Path) -> (u64, String) {
     let mut command = actor(env!("CARGO_BIN_EXE_actor"), &["quiet", policy], ring);
     let mut child =
@@ -62,7 +62,7 @@ fn a_record_costs_no_system_call_and_no_allocation() {
         (drop, false, 0o600),
         (overwrite, false, 0o600),
         (drop, true, 0o600),
-        // What is lent, and what is copied.
+        // Lent reservations, and copies.
         (drop, true, 0o666),
         (overwrite, false, 0o666),
     ] {

@@ -5,7 +5,7 @@
 //! kills it, for every `k` (attaching takes tens of thousands of instructions, most of them the
 //! kernel's and the loader's: there only every few dozenth). Then the file alone must contain
 //! everything that was committed, all records must be accounted for, and the next producer,
-//! consumer and observer must go on.
+//! consumer and observer must continue.
 
 use perfring_consumer::{
     Cause, Consumer, Item, Observer, Policy, Snapshot, Start, advanced::Saved, stat::Stat,
@@ -103,7 +103,7 @@ fn prepare_shorter(ring: &Path) {
     }
 }
 
-/// So little that nothing is released before all is.
+/// Prepares so few records that none is released before all are.
 fn prepare_two(ring: &Path) {
     let mut producer = Producer::attach(ring).unwrap();
     for (number, len) in [(0, 40), (1, 5000), (2, 40)] {
@@ -205,7 +205,7 @@ struct Reported {
     types: usize,
 }
 
-/// Reads a dead ring by every method and checks that all agree. Returns what it contains.
+/// Reads a dead ring by every method and checks that all agree. Returns its content.
 fn inspect(ring: &Path) -> Reported {
     let snapshot = Snapshot::take(ring).expect("a dead ring can be opened");
     // A record whose range was overwritten stays, and has no number.
@@ -338,7 +338,7 @@ fn go_on(ring: &Path, reported: Reported, start: Saved) -> u64 {
         assert_eq!(totals.reported, totals.refused, "every loss is reported");
         assert_eq!(totals.refused.full.records, reported.full);
     }
-    // An observer that saved its position before the death counts exactly what it missed.
+    // An observer that saved its position before the death counts exactly the records that it missed.
     let mut observer = Observer::attach(ring, Start::At(start)).unwrap();
     let (mut seen, mut time) = (start.before.records, None);
     while let Some(item) = observer.read().unwrap() {
@@ -423,7 +423,7 @@ fn play(exe: &str, scenes: &[Scene], steps_all: u64) {
         let (mut last, mut released) = (before, false);
         let mut stride = steps * steps / 2 / steps_all + 1;
         if scene.options.aux_size > 0 {
-            // Its files are larger, and other scenes step through what is not the AUX area's.
+            // Its files are larger, and other scenes step through the code outside the AUX area.
             stride = stride.max(steps / deaths_large + 1);
         }
         // The last step is always among them.
@@ -437,8 +437,8 @@ fn play(exe: &str, scenes: &[Scene], steps_all: u64) {
             }
             actor.kill();
             let reported = inspect(&ring);
-            // All or nothing. Each death is another process's, and the same number of steps need
-            // not lead to the same point: a clock is read again if that took long, and the machine
+            // All or nothing. Each death is in another process, and the same number of steps need
+            // not lead to the same point: a clock is read again if the first reading took long, and the machine
             // may count two steps as one.
             let within = |of: fn(&Reported) -> u64| {
                 assert!(

@@ -28,7 +28,7 @@ fn spawn(args: &[&str], ring: &Path) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// What a reader read: the numbers of each producer, in order.
+/// The records that a reader read: the numbers of each producer, in order.
 #[derive(Debug, Default)]
 struct Met {
     next: BTreeMap<u64, u64>,
@@ -78,9 +78,9 @@ fn full_speed(policy: Policy, producers: Producers, time: bool) {
     let mut met = Met { all: policy == Policy::Drop, ..Met::default() };
     let (mut seen, mut snapshots, mut whole) = (Met::default(), 0u64, 0u64);
     loop {
-        // Checked before the last poll, which then reads what was written before the end.
+        // Checked before the last poll, which then reads everything written before the end.
         let done = children.iter_mut().all(|child| child.try_wait().unwrap().is_some());
-        // The observer is slower, and is lapped: what it reads is whole all the same.
+        // The observer is slower, and is lapped: its records are whole nevertheless.
         let mut turn = 0u64;
         while let Some(item) = consumer.read().unwrap() {
             met.note(item);
@@ -121,10 +121,10 @@ fn full_speed(policy: Policy, producers: Producers, time: bool) {
     let p = totals.producer;
     assert_eq!(met.records + met.lapped, p.written.records);
     assert_eq!(seen.records + seen.lapped, p.written.records);
-    // In an overwrite ring, the marker of a loss may be overwritten as well. The end of the stream tells it.
+    // In an overwrite ring, the marker of a loss may also be overwritten. The loss is returned at the end of the stream.
     let refused = p.refused.total().records;
     assert_eq!((met.reported, seen.reported), (refused, refused), "{p:?}");
-    // The last snapshot is of what an overwrite ring holds at rest.
+    // The last snapshot is of an overwrite ring at rest.
     assert!(if policy == Policy::Drop { met.large > 0 } else { whole > 0 });
     match policy {
         Policy::Drop => {
@@ -134,7 +134,7 @@ fn full_speed(policy: Policy, producers: Producers, time: bool) {
             match producers {
                 Producers::One => Producer::attach(&ring).unwrap().publish_as(NUMBERED, &payload),
                 Producers::Many | Producers::Cpu => {
-                    // What discards left in a shared ring's area is freed when all is read.
+                    // Ranges of discards in a shared ring's area are freed when everything is read.
                     while let Some(item) = consumer.read().unwrap() {
                         met.note(item);
                     }
@@ -142,7 +142,7 @@ fn full_speed(policy: Policy, producers: Producers, time: bool) {
                 }
             }
             .unwrap();
-            // Past what the producers that ended had not reported yet.
+            // Past the losses that ended producers had not reported yet.
             while let Some(item) = consumer.read().unwrap() {
                 met.note(item);
             }
@@ -172,8 +172,8 @@ fn every_byte_arrives_at_full_speed_from_four_producers() {
     full_speed(Policy::Overwrite, Producers::Many, true);
 }
 
-/// The next producer takes over from one that was killed at a random moment, and has numbers of its
-/// own: the records of each are in order, without a gap, up to a point after its last.
+/// The next producer takes over from a producer that was killed at a random moment, and has other numbers.
+/// The records of each are in order, without a gap, up to a point after its last.
 #[test]
 fn a_producer_killed_at_random_loses_no_record_and_no_space() {
     for policy in [Policy::Drop, Policy::Overwrite] {
@@ -338,8 +338,8 @@ fn a_forked_child_does_nothing_to_a_range_of_its_parents() {
     }
 }
 
-/// A producer of a shared ring dies with ranges open, as many as fit; later records are not written
-/// over what may be open, and all the space is freed.
+/// A producer of a shared ring dies with as many open ranges as fit. Later records are not written
+/// over ranges that may be open, and all the space is freed.
 #[test]
 fn ranges_that_a_dead_producer_left_open_come_back() {
     for policy in [Policy::Drop, Policy::Overwrite] {

@@ -1,5 +1,5 @@
-//! Where other users may write a ring's file, a reservation lends private memory: nobody changes what safe code has
-//! written or checked there, and the records are those of any other ring.
+//! If other users may write a ring's file, a reservation lends private memory. No process changes the bytes that safe code
+//! has written or checked there, and the records are the same as in any other ring.
 
 use perfring_consumer::{
     AttachError, Consumer, ConsumerOptions, Item, Observer, ReadError, Snapshot, Start,
@@ -41,7 +41,7 @@ fn kinds() -> [Options; 4] {
     ]
 }
 
-/// What a process does that may write the file and keeps to no protocol: every byte of every record is another.
+/// A process that may write the file and keeps to no protocol: it changes every byte of every record.
 struct Peer {
     file: File,
     layout: Layout,
@@ -73,8 +73,8 @@ impl Peer {
     }
 }
 
-/// Writes text into what was reserved, lets the peer write over the ring, and checks that the text is still there: what is
-/// checked to be UTF-8 stays so.
+/// Writes text into a reservation, lets the peer write over the ring, and checks that the text is still there: text that was
+/// checked to be UTF-8 stays UTF-8.
 fn stays(bytes: &mut [u8], spoil: impl FnOnce()) {
     bytes.fill(b'a');
     let text = std::str::from_utf8(bytes).unwrap();
@@ -82,7 +82,7 @@ fn stays(bytes: &mut [u8], spoil: impl FnOnce()) {
     assert!(text.bytes().all(|byte| byte == b'a'), "another process has written here");
 }
 
-/// Reads everything. Each record is text, as it was committed.
+/// Reads everything. Each record is the committed text.
 fn all_text(path: &Path) -> usize {
     let mut observer = Observer::attach(path, Start::Oldest).unwrap();
     let mut records = 0;
@@ -121,7 +121,7 @@ fn what_an_exclusive_producer_reserves_is_its_own() {
             stays(&mut record, || peer.spoil(pos, len));
             record.commit();
             batch.publish();
-            // The peer writes over all of the AUX area, where what is committed is.
+            // The peer writes over all of the AUX area, which has the committed payload.
             assert!(len == LARGE || all_text(&path) == 3);
         }
     }
@@ -203,7 +203,7 @@ enum End {
     Forget,
 }
 
-/// What a producer does.
+/// An action of a producer.
 #[derive(Clone, Debug)]
 enum Op {
     Publish(usize),
@@ -227,7 +227,7 @@ fn end() -> impl Strategy<Value = End> {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    // What is forgotten is ended by nobody in a shared ring: a case of its own.
+    // In a shared ring, no process ends a forgotten reservation: a separate case.
     let ends = end().prop_map(|end| if matches!(end, End::Forget) { End::Discard } else { end });
     prop_oneof![
         length().prop_map(Op::Publish),
@@ -349,7 +349,7 @@ impl Any {
     }
 }
 
-/// What a reader gets: positions, and the bytes with the padding behind them.
+/// Returns the records of a reader: positions, and the bytes with the padding behind them.
 fn read(observer: &mut Observer, path: &Path) -> Vec<(u64, u32, Vec<u8>)> {
     let (file, layout) = (File::open(path).unwrap(), *observer.layout());
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! Who may attach, what a restart finds, and which errors refusals give.
+//! Permission to attach, the state after a restart, and the errors of refusals.
 
 use perfring_abi::{HeaderPage, MAGIC};
 use perfring_consumer::{
@@ -354,7 +354,7 @@ fn a_batch_larger_than_the_ring_is_published_in_parts() {
     while batch.push_as(NUMBERED, &numbered(pushed, 100)) != Err(ReserveError::Full) {
         pushed += 1;
     }
-    // Refused: what was held back is published, or the consumer could not release anything.
+    // Refused: the held-back records are published, because otherwise the consumer could not release anything.
     let mut consumer = Consumer::attach(&ring).unwrap();
     assert!(read_numbers(&mut consumer).into_iter().eq(0..pushed));
     consumer.release();

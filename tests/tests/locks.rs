@@ -1,5 +1,5 @@
-//! Who holds a seat: neither somebody who may only read the file, nor a child that another thread of a dead process
-//! forked; and a process that holds one knows it.
+//! The holders of seats: neither a process that may only read the file, nor a child that another thread of a dead process
+//! forked; and a process that holds a seat knows it.
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
@@ -34,7 +34,7 @@ fn read_lock(ring: &Path, (start, len): (u64, i64)) -> File {
     file
 }
 
-/// What an attach says that a read lock keeps from its seat.
+/// The sentence of an attach whose seat has a read lock.
 const SENTENCE: &str =
     "has a read lock on it, which prevents every attach: `perfring doctor` names";
 
@@ -48,7 +48,7 @@ fn a_read_lock_makes_no_dead_producer_look_alive() {
     let (mut other, _) = Driven::start(SHARER, &["drive", "other"], &ring);
     assert_eq!(other.ask("reserve 0 1 0 100"), "ok");
     other.kill();
-    // Of its seat, and of those that nobody has.
+    // Of its seat, and of free seats.
     let dead = RingFile::inspect(&ring).unwrap().layout().slot_lock_byte(1);
     let _reader = read_lock(&ring, (dead, 62));
     let alive =
@@ -120,7 +120,7 @@ fn a_fork_in_another_thread_keeps_no_dead_process_alive() {
     let children = children_of(parent.child.id());
     parent.kill();
     assert!(children > 0, "it has forked");
-    // A child that was being forked detaches itself in a moment; one that keeps a lock would for good.
+    // A child that was being forked detaches itself in a moment. A child that kept a lock would keep it for ever.
     until("all seats to be free", || held(dir.path(), RINGS).is_empty());
 }
 

@@ -1,4 +1,5 @@
-//! The metrics area between processes: totals are exact whoever is killed, forks count nothing twice, and what cannot be is said.
+//! The metrics area between processes: totals are exact after any kill, forks count nothing twice, and impossible requests
+//! are errors.
 
 use perfring_consumer::{
     Observer, Start,
@@ -114,7 +115,7 @@ fn a_forked_child_has_its_own_values_and_nothing_is_counted_twice() {
     assert_eq!(found, expected, "{said}");
 }
 
-/// What a death at this point leaves: the counter, the histogram's count and sum, and the gauge.
+/// The values after a death at this point: the counter, the histogram's count and sum, and the gauge.
 type Left = (Option<u64>, Option<(u64, f64)>, Option<f64>);
 
 fn left(ring: &Path) -> Left {
@@ -148,7 +149,7 @@ fn a_death_at_any_instruction_leaves_an_update_whole_or_not_done() {
     let scenes: [(&str, &[Left]); 4] = [
         ("register", &[(None, None, None), (Some(0), None, None)]),
         ("add", &[(Some(0), none, None), (Some(7), none, None)]),
-        // The sum comes first: it has at least what is counted.
+        // The sum comes first: it includes at least the counted measurements.
         (
             "record",
             &[
@@ -183,7 +184,7 @@ fn a_death_at_any_instruction_leaves_an_update_whole_or_not_done() {
                 "{scenario}, {at} of {steps}: {now:?}"
             );
             seen.push(now);
-            // The next process goes on, with its own values.
+            // The next process continues, with its own values.
             let next = Metrics::attach(&ring).unwrap();
             next.register(&schema("demo.count"), MetricKind::CounterU64, 1).unwrap().add(1);
         }

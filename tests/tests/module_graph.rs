@@ -55,15 +55,15 @@ fn inside(arrows: &Arrows<'_>, cycle: &BTreeSet<&str>) -> String {
     lines.collect()
 }
 
-/// What is in a cycle today, by the folder that they are in.
+/// The files in a cycle today, by their folder.
 const FOLDERS: [(&str, &str); 1] = [(
     "tools/python/src: batch memory pins record runs spaces",
     "`memory` has all unsafe code, and knows the classes whose buffers it exports",
 )];
 
-/// Each file and each folder of a folder is one, with `x.rs` beside a folder `x` a part of it, and they import each
-/// other downwards only. A folder's own `mod.rs`, `lib.rs` or `main.rs` is above all that is in the folder, and not compared
-/// with it. Tests may import what they test from anywhere.
+/// Each file and each folder of a folder is a node, with `x.rs` beside a folder `x` a part of it, and the nodes import each
+/// other downwards only. A folder's own `mod.rs`, `lib.rs` or `main.rs` is above everything in the folder, and not compared
+/// with it. Tests may import from anywhere.
 #[test]
 fn the_folders_of_a_crate_import_downwards_only() {
     let (mut folders, mut found) = (0, BTreeMap::new());
@@ -113,7 +113,7 @@ fn above(file: &str) -> impl Iterator<Item = &str> {
     file.match_indices('/').map(|(at, _)| at).filter(move |at| *at >= src).map(|at| &file[..at])
 }
 
-/// Returns the name of what a file is, or is in, among the files and folders of a folder.
+/// Returns the node of a file among the files and folders of a folder: the file, or the folder that contains it.
 fn child<'a>(folder: &str, file: &'a str) -> Option<&'a str> {
     let below = file.strip_prefix(folder)?.strip_prefix('/')?;
     let name = below.split('/').next().unwrap_or(below).trim_end_matches(".rs");
@@ -135,7 +135,7 @@ fn a_name_is_not_imported_through_the_root_of_its_crate() {
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }
 
-/// What is in a cycle today.
+/// The packages in a cycle today.
 const PACKAGES: [(&str, &str); 2] = [
     ("perfring-consumer perfring-producer", "each one's tests need the other"),
     (

@@ -1,5 +1,5 @@
-//! A ring is opened, or made where there is none: processes and threads that do so at once get one ring, and a
-//! ring that is not as it is asked for is refused by the name of what differs.
+//! A ring is opened, or made if it is missing: processes and threads that do so at once get one ring, and a
+//! ring with other options is refused with the name of the option that differs.
 
 use perfring_consumer::Observer;
 use perfring_producer::{
@@ -91,7 +91,7 @@ fn threads_that_open_or_create_a_shared_ring_at_once_lose_nothing() {
     }
 }
 
-/// What it says of options that the ring does not have.
+/// Returns the error for options that differ from the ring's.
 fn differs(ring: &Path, options: &Options) -> (&'static str, String, String) {
     match Producer::open_or_create(ring, options) {
         Err(error @ OpenError::Differs { option, .. }) => {
@@ -127,7 +127,7 @@ fn options_that_differ_from_the_rings_are_named() {
     let counters = Options { report: Report::CountersOnly, ..made };
     assert_eq!(differs(&ring, &counters).1, "CountersOnly");
     assert!(before == std::fs::read(&ring).unwrap(), "a refused ring was written to");
-    // What rounds to the same, and what is no matter here: the mode, what is for others' rings.
+    // A size that rounds to the same, and options without effect here: the mode, options of other kinds of rings.
     let same = Options { types_size: 8192, mode: 0o640, slots: 9, ..Options::many() };
     Producer::open_or_create(&ring, &same).unwrap();
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use tempfile::TempDir;
 
-/// An overlay that is mounted in the mount namespace of a thread of its own.
+/// An overlay that is mounted in the mount namespace of a separate thread.
 struct Overlay {
     dir: TempDir,
     jobs: Sender<Job>,
@@ -102,7 +102,7 @@ fn where_the_overlay_is_seen_nobody_attaches_to_its_upper_directory() {
             }
             error => panic!("{error}"),
         };
-        // Both kinds of producers, the consumer, and who recovers or removes the ring.
+        // Both kinds of producers, the consumer, a recovery and a removal of the ring.
         create(&merged, &Options::many()).unwrap();
         let producer = SharedProducer::attach(&merged).unwrap();
         named(SharedProducer::attach(&upper).unwrap_err());
@@ -116,7 +116,7 @@ fn where_the_overlay_is_seen_nobody_attaches_to_its_upper_directory() {
             perfring_producer::files::remove(&upper, perfring_producer::files::Removal::IfFree)
                 .unwrap_err(),
         );
-        // Who only reads may do so.
+        // Readers are permitted.
         producer.publish_as(NUMBERED, &numbered(1, 40)).unwrap();
         let mut observer = Observer::attach(&upper, Start::Oldest).unwrap();
         assert!(observer.read().unwrap().is_some());

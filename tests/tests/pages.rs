@@ -34,7 +34,7 @@ const AGAIN: i32 = Errno::EAGAIN as i32;
 fn pages_are_faulted_in_locked_and_huge() {
     let dir = ring_dir();
     let path = dir.path().join("ring");
-    // Larger than what is faulted in at once.
+    // Larger than the size that is faulted in at once.
     let mut producer =
         Producer::create(&path, &Options { size: SIZE, ..Options::default() }).unwrap();
     let both = 2 * SIZE / 1024;

@@ -1,6 +1,6 @@
 //! Waiting by descriptor, with an io_uring and with the thread: no wake is lost at any step of
-//! either side, producers make no system call for a consumer that is not asleep, and no ring has a
-//! thread of its own.
+//! either side, producers make no system call for a consumer that is not asleep, and no ring has its own
+//! thread.
 
 use nix::sys::ptrace;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -29,7 +29,7 @@ use std::time::Duration;
 const POLLER: &str = env!("CARGO_BIN_EXE_poller");
 const ACTOR: &str = env!("CARGO_BIN_EXE_actor");
 
-/// Returns both mechanisms, or the one that this machine allows.
+/// Returns both mechanisms, or the mechanism that this machine allows.
 fn mechanisms() -> Vec<(&'static str, PollBy)> {
     let dir = ring_dir();
     let path = dir.path().join("ring");
@@ -130,7 +130,7 @@ fn no_wake_is_lost_at_any_step_of_a_publish() {
     for (mechanism, by) in mechanisms() {
         let dir = ring_dir();
         let mut dog = Watchdog::default();
-        // Every other one: each mechanism tries those that the other leaves out.
+        // Every second instruction: each mechanism tries the instructions that the other leaves out.
         let mut after = usize::from(by == PollBy::Thread);
         loop {
             let path = dir.path().join(format!("{after}"));
@@ -256,7 +256,7 @@ fn a_disarmed_descriptor_costs_the_producer_nothing() {
             // Only a thread that raises the word makes a system call.
             let disarmed = wakes();
             assert!(consumer.read().unwrap().is_some());
-            // Armed twice, and again while it is readable: still one wake, and one that is reported.
+            // Armed twice, and again while it is readable: still one wake, and it is reported.
             let early = [(); 3].map(|()| {
                 assert!(consumer.arm(&mut pollable, Duration::MAX).unwrap());
                 is_readable(&pollable)

@@ -306,7 +306,7 @@ fn a_terabyte_that_is_not_there() {
     trial.end();
 }
 
-/// In a process of its own, with less address space than the claimed size.
+/// In a separate process, with less address space than the claimed size.
 #[test]
 fn a_snapshot_of_a_terabyte_that_is_not_there() {
     const CHILD: &str = "PERFRING_TERABYTE";

@@ -37,7 +37,7 @@ impl Registrar {
     }
 }
 
-/// Whether this kernel says what a process is registered for.
+/// Returns whether this kernel reports the registrations of a process.
 fn kernel_says() -> bool {
     // SAFETY: a call that takes numbers and returns one.
     unsafe { libc::syscall(libc::SYS_membarrier, 1 << 9, 0, 0) >= 0 }

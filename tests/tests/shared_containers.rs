@@ -1,6 +1,6 @@
 //! Producers and the consumer of one ring in different pid and user namespaces, and of different
-//! users: all that they share is the group's permission on the file. The kernel's lock on the file
-//! shows who is alive, not a pid.
+//! users: they share only the group's permission on the file. The kernel's lock on the file
+//! decides liveness, not a pid.
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
@@ -51,7 +51,7 @@ impl Yard {
         Some(Yard { dir, ring })
     }
 
-    /// Returns a program as this user and group, on the ring, in namespaces of its own if `inside`.
+    /// Returns a program as this user and group, on the ring, in its own namespaces if `inside`.
     fn command(&self, inside: bool, who: (u32, u32), program: &str, args: &[&str]) -> Command {
         self.command_on(&self.ring, inside, who, program, args)
     }
@@ -124,7 +124,7 @@ fn a_death_in_a_container_is_noticed_outside_and_the_other_way_round() {
     if !yard.can_unshare() {
         return;
     }
-    // Two containers, each with namespaces of its own, and a process outside.
+    // Two containers, each with its own namespaces, and a process outside.
     let (mut one, one_slot) = yard.drive(true, MEMBER, "one");
     let (mut two, _) = yard.drive(true, MEMBER, "two");
     let (mut three, three_slot) = yard.drive(false, ROOT, "three");
@@ -135,7 +135,7 @@ fn a_death_in_a_container_is_noticed_outside_and_the_other_way_round() {
     assert_eq!((who[0].pid, who[0].uid, who[1].pid, who[1].uid), (1, 0, 1, 0));
     assert!(stat.producers.iter().all(|one| one.is_alive()));
 
-    // The process inside dies; outside goes on.
+    // The process inside dies; the process outside continues.
     assert_eq!(one.ask("reserve 1 1 0 100"), "ok");
     own.publish_as(NUMBERED, &said(4, 0, 100)).unwrap();
     let mut consumer = Consumer::attach(&yard.ring).unwrap();
@@ -150,7 +150,7 @@ fn a_death_in_a_container_is_noticed_outside_and_the_other_way_round() {
     assert_eq!(yard.reclaimed().records, 1);
     drop(consumer);
 
-    // The process outside dies; inside goes on, and no other process acts.
+    // The process outside dies; the process inside continues, and no other process acts.
     assert_eq!(three.ask("reserve 1 3 0 100"), "ok");
     assert_eq!(two.ask("publish 2 0 100"), "ok");
     let head = Raw::read(&yard.ring).head();
@@ -162,7 +162,7 @@ fn a_death_in_a_container_is_noticed_outside_and_the_other_way_round() {
     assert!(Raw::read(&yard.ring).head() > head);
     assert_eq!(yard.reclaimed().records, 2);
 
-    // From one container to another: the consumer is in one of its own.
+    // From one container to another: the consumer is in a third.
     let (mut four, four_slot) = yard.drive(true, MEMBER, "four");
     let mut command = yard.command(true, MEMBER, "actor", &["hold", "consumer"]);
     let (mut consumer, line) = Driven::of(&mut command);
@@ -228,7 +228,7 @@ fn permission_on_the_file_is_what_it_takes() {
     assert_eq!(balance(&yard.ring, true).totals.unwrap().producer.reclaimed.records, 1);
 }
 
-/// All of them on one CPU, each in namespaces of its own.
+/// All of them on one CPU, each in its own namespaces.
 #[test]
 fn a_ring_per_cpu_is_published_to_from_containers_and_outlives_a_death_in_one() {
     let Some(yard) = Yard::new(0o660) else { return };
@@ -265,7 +265,7 @@ fn a_ring_per_cpu_is_published_to_from_containers_and_outlives_a_death_in_one() 
         let stat = Stat::read(&ring).unwrap();
         stat.producers.iter().filter(|one| one.is_alive()).count() == 2
     });
-    // Whoever comes next finds out, and opens the ring again.
+    // The next producer finds out, and opens the ring again.
     assert_eq!(two.ask("publish 2 101 40"), "ok");
     own.publish_as(NUMBERED, &said(3, 101, 40)).unwrap();
     let mut reported = Reported::default();

@@ -1,12 +1,12 @@
 //! A producer of a shared ring is killed by SIGKILL, or stopped, at every point at which it changes
 //! the ring, while three other producers are at work: without hooks, the very code that ships.
 //!
-//! The victim is stepped, instruction by instruction, from a stop of its own to the next, and the
+//! The victim is stepped, instruction by instruction, from one of its own stops to the next, and the
 //! ring file is compared after each: a death between two changes equals a death after the first of
-//! them, so every state that a death can leave is played, and some deaths in between. What
-//! attaching does before its first write to the ring is played system call by system call.
+//! them, so every state that a death can leave is played, and some deaths in between. The part of
+//! an attach before its first write to the ring is played system call by system call.
 //!
-//! One point of four is played, another one in each scene; all of them with `PERFRING_LONG`. With
+//! One point of four is played, another point in each scene; all of them with `PERFRING_LONG`. With
 //! `PERFRING_ALL=1`, each death is detected by every kind of process: it takes three times as long.
 //!
 //! Verified by breaking the library on purpose: each of these fails here. Never checking liveness;

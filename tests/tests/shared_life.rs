@@ -1,5 +1,5 @@
-//! Many producers of one ring, in threads and processes: who may attach, in what order reservations
-//! end, who waits for whom, what a death and a fork leave behind.
+//! Many producers of one ring, in threads and processes: permission to attach, the order in which reservations
+//! end, waits, and the state after a death and a fork.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -60,7 +60,7 @@ fn as_many_attach_as_there_are_slots_and_one_more_when_one_ends() {
     let dir = ring_dir();
     let ring = dir.path().join("ring");
     create(&ring, &Options::many()).unwrap();
-    // Processes and threads, all at once: 64 of the 80 get in, each in a slot of its own.
+    // Processes and threads, all at once: 64 of the 80 attach, each in its own slot.
     let barrier = Barrier::new(40);
     let (mut processes, threads) = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..40)
@@ -155,8 +155,8 @@ fn reservations_end_in_any_order_and_the_head_stands_before_the_oldest_open_one(
                 let mut ended = [false; 4];
                 let mut records = [false; 4];
                 for &at in &order {
-                    // 50 of 77 bytes are not a valid payload: those are checked by what is written
-                    // first.
+                    // 50 of 77 bytes are not a valid payload: they are checked by their first
+                    // bytes.
                     let mut record = open[at].take().unwrap();
                     if (at + hows) % 3 == 1 {
                         let shorter = said(1, seq + at as u64, 50);
@@ -373,8 +373,8 @@ fn a_slot_that_is_used_again_starts_anew() {
     assert_eq!((figures.refused, figures.reported), Default::default(), "of another producer");
     let p = now.totals.unwrap().producer;
     assert_eq!((p.reclaimed, p.discarded, p.refused.too_large.records), (one, one, 2));
-    // The successor reports what the dead one was refused, and it does not count as refused to the
-    // successor.
+    // The successor reports the refusals of the dead producer, and they do not count as the
+    // successor's.
     assert_eq!(successor.ask("publish 2 0 100"), "ok");
     let now = balance(&ring, false);
     assert_eq!(now.producers[1].figures.written, one);
@@ -490,7 +490,7 @@ fn child_of(parent: u32) -> i32 {
 
 #[test]
 fn a_forked_child_cannot_hurt_its_parents_ring_nor_keep_it_alive() {
-    // Also one that has no descriptor left for another file.
+    // Also a process that has no descriptor left for another file.
     for tight in [false, true] {
         let dir = ring_dir();
         let ring = dir.path().join("ring");
@@ -502,7 +502,7 @@ fn a_forked_child_cannot_hurt_its_parents_ring_nor_keep_it_alive() {
         }
         let (mut parent, line) = Driven::of(&mut command);
         assert_eq!(line, "attached 1");
-        // The child has tried everything, and is attached anew, in a slot of its own.
+        // The child has tried everything, and is attached again, in its own slot.
         assert_eq!(parent.line(), "child");
         let child = child_of(parent.child.id());
         let stat = Stat::read(&ring).unwrap();

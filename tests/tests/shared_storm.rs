@@ -31,7 +31,7 @@ const OPEN_MAX: u64 = 2;
 /// The most records of one call that was interrupted, all committed and not noted.
 const CALL_MAX: u64 = 18;
 
-/// What was read from one incarnation.
+/// The records that were read from one incarnation.
 #[derive(Debug, Default)]
 struct Seen {
     next: u64,
@@ -109,7 +109,7 @@ impl Incarnation {
         }
     }
 
-    /// Returns what it has noted as committed. It is dead, or has ended.
+    /// Returns the number that it has noted as committed. It is dead, or has ended.
     fn noted(&self) -> u64 {
         let log = std::fs::read(&self.log).unwrap();
         std::fs::remove_file(&self.log).unwrap();
@@ -175,7 +175,7 @@ fn read_all(
     mut turn: impl FnMut(&mut Checker) -> bool,
 ) -> Checker {
     loop {
-        // In this order: what was there when it was over is read.
+        // In this order: every record from before the end is read.
         let last = over.load(Ordering::SeqCst);
         if !turn(&mut checker) && last {
             return checker;
@@ -200,7 +200,7 @@ fn storm(policy: Policy, aux_size: u64) {
         let (path, over) = (&ring, &over);
         let ends = Ends(over);
         let checker = Checker { gaps_matter: policy == Policy::Drop, ..Checker::default() };
-        // Before there are producers: what is overwritten before an observer begins is nothing that it lost.
+        // Before there are producers: records that are overwritten before an observer begins are not its losses.
         let reader = match policy {
             Policy::Drop => {
                 let mut consumer = Consumer::attach(path).unwrap();
@@ -246,7 +246,7 @@ fn storm(policy: Policy, aux_size: u64) {
             std::thread::sleep(Duration::from_micros(500 + rng.below(8000)));
             let mut at = rng.below(PRODUCERS as u64) as usize;
             match rng.below(8) {
-                // Stopped for a while; some go on when another is dealt with.
+                // Stopped for a while; some continue when another producer is handled.
                 0 | 1 => {
                     toll.stops += 1;
                     producers[at].stop();
@@ -261,11 +261,11 @@ fn storm(policy: Policy, aux_size: u64) {
                     toll.running += 1;
                     producers[at].child.kill().unwrap();
                 }
-                // All are stopped: what the death leaves behind is known exactly.
+                // All are stopped: the state after the death is known exactly.
                 _ => {
                     producers.iter_mut().for_each(Incarnation::stop);
                     raw.again(&file);
-                    // Preferably one that has the lock, or an open reservation.
+                    // Preferably a producer that has the lock, or an open reservation.
                     let slots: Vec<_> = producers.iter().map(|one| one.slot(&raw)).collect();
                     let holds =
                         slots.iter().position(|slot| slot.is_some() && *slot == raw.locked_by());
@@ -284,7 +284,7 @@ fn storm(policy: Policy, aux_size: u64) {
             producers[at] = next(&mut rng);
             producers.iter_mut().for_each(Incarnation::go_on);
         }
-        // The ring goes on: the last four end by themselves, and one more attaches.
+        // The ring continues: the last four end by themselves, and one more attaches.
         for producer in &mut producers {
             producer.go_on();
             let log = File::options().write(true).open(&producer.log).unwrap();
@@ -295,7 +295,7 @@ fn storm(policy: Policy, aux_size: u64) {
             assert!(status.success(), "a producer failed: {status}");
             noted.insert(producer.who, producer.noted());
         }
-        // No process may be left that would end what the last dead one left open.
+        // No process may be left that would end the reservations of the last dead producer.
         perfring_consumer::files::recover(&ring).unwrap();
         let last = SharedProducer::attach(&ring).unwrap();
         last.publish_timeout(NUMBERED, &said(who + 1, 0, 8), WATCHDOG).unwrap();

@@ -258,7 +258,7 @@ fn a_refused_batch_is_counted_as_what_was_asked_for() {
         let ring = dir.path().join(time.to_string());
         let options = Options { size: 4096, time, ..Options::many() };
         let producer = SharedProducer::create(&ring, &options).unwrap();
-        drop(producer.reserve_batch(3600).unwrap()); // a hole that nobody has read
+        drop(producer.reserve_batch(3600).unwrap()); // a hole that no consumer has read
         assert_eq!(producer.reserve_batch(1000).unwrap_err(), ReserveError::Full);
         assert_eq!(producer.totals().refused.full.bytes, 1000, "time {time}");
     }

@@ -1,6 +1,6 @@
 //! A file that is truncated while it is mapped raises SIGBUS in each process that touches a missing
 //! page. With `install_sigbus_handler` it is an error for that ring, at every entry point, and the
-//! process goes on. (If one of these tests fails this way, the whole program dies.)
+//! process continues. (If one of these tests fails this way, the whole program dies.)
 
 use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
@@ -29,7 +29,7 @@ const LEN: usize = 600;
 /// truncated.
 type Publish = Box<dyn FnMut(u64) -> (Result<(), ReserveError>, bool)>;
 
-/// Returns kinds of rings: every reader and writer has a path of its own in one of them.
+/// Returns kinds of rings: every reader and writer has its own path in one of them.
 fn kinds() -> [(&'static str, Options); 5] {
     let plain = Options { size: 256 << 10, types_size: 4096, slots: 4, ..Options::default() };
     let (overwrite, many) = (Policy::Overwrite, Producers::Many);
@@ -42,7 +42,7 @@ fn kinds() -> [(&'static str, Options); 5] {
     ]
 }
 
-/// What is left of a file: nothing, the header alone, data up to the middle of a page, some of the
+/// The rest of a file: nothing, the header alone, data up to the middle of a page, some of the
 /// data, all except the control pages, all except the type table.
 const LEFT: [(&str, u64); 6] = [
     ("nothing", 0),
@@ -90,7 +90,7 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Returns the check of a copy. What is left of half a page has zeros after it, and no SIGBUS.
+    /// Returns the check of a copy. A partial page has zeros after its rest, and raises no SIGBUS.
     fn see(&self) -> fn(Item<'_>) {
         if self.left.is_multiple_of(4096) { whole } else { touched }
     }
@@ -103,7 +103,7 @@ impl Case<'_> {
     fn read_on(&self, mut read: impl FnMut() -> Result<bool, ReadError>) -> bool {
         for _ in 0..2 * RECORDS {
             if let Err(error) = read() {
-                // What is left of a page has zeros after it: corruption, and no SIGBUS.
+                // A partial page has zeros after its rest: corruption, and no SIGBUS.
                 let cut = error == ReadError::Truncated || !self.left.is_multiple_of(4096);
                 assert!(cut, "{}: {error}", self.what);
                 assert!(read().is_err(), "{}: the error comes again", self.what);
@@ -261,13 +261,13 @@ fn a_truncated_file_is_an_error_for_a_producer_within_a_lap() {
     each(&["publish"], |_, case| {
         case.cut();
         let mut published = RECORDS..RECORDS + LAP;
-        // In a full ring without a consumer, or one that overwrites, there is no end by itself.
+        // In a full ring without a consumer, or in an overwrite ring, there is no end by itself.
         let reported = published.any(|number| match (case.publish)(number) {
             (Err(ReserveError::Truncated), _) | (_, true) => true,
             (Ok(()) | Err(ReserveError::Full), false) => false,
             (Err(error), false) => panic!("{}: {error}", case.what),
         });
-        // The other half of half a page is zeros, and written anew.
+        // The other half of a halved page is zeros, and written again.
         assert!(reported || case.harmless, "{}: no error was returned", case.what);
         reported
     });

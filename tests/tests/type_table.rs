@@ -117,7 +117,7 @@ fn a_full_table_says_so_and_holds_what_it_held() {
     let known = Schema::new("tests.Type3", Encoding::Json).with_hashed_id();
     assert_eq!(producer.register(&known), Ok(()));
     assert_eq!(types_in(&Snapshot::take(&ring).unwrap()).len(), registered);
-    // And records go on.
+    // Records continue.
     producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap();
 
     let none = dir.path().join("none");
@@ -157,7 +157,7 @@ fn a_lock_that_is_never_given_back_is_waited_for_only_so_long() {
     let file = OpenOptions::new().read(true).write(true).open(&ring).unwrap();
     lock(&file, at);
     assert_eq!(producer.register(&OTHER_TYPE), Err(ReserveError::Type(TypeError::Busy)));
-    producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap(); // records go on meanwhile
+    producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap(); // records continue meanwhile
     drop(file);
     assert_eq!(producer.register(&OTHER_TYPE), Ok(()));
 }

@@ -70,7 +70,7 @@ impl Any {
     }
 }
 
-/// Calls `look` with what a consumer and an observer read, each once.
+/// Calls `look` with the records of a consumer and of an observer, each once.
 fn read_all(ring: &Path, mut look: impl FnMut(&RecordRef<'_>)) {
     let mut consumer = Consumer::attach(ring).unwrap();
     while let Some(item) = consumer.read().unwrap() {
@@ -100,7 +100,7 @@ fn plain_structs_survive_a_round_trip() {
             assert_eq!(record.as_pod::<Quote>().unwrap(), &Quote::of(next.next().unwrap()));
             count += 1;
         });
-        // The consumer of a drop ring has released what it read before the observer was opened.
+        // The consumer of a drop ring has released its records before the observer was opened.
         assert!(count == 400 || (options.policy == Policy::Drop && count >= 200), "{count}");
         assert!(
             perfring_consumer::Snapshot::take(&ring).unwrap().types().check::<Quote>().unwrap()
@@ -170,7 +170,7 @@ fn a_ring_says_why_it_has_none_of_a_type() {
     assert!(error.to_string().contains("build both with the same version and format"), "{error}");
     let layout = SchemaMismatch::Layout { name: Quote::SCHEMA.name };
     assert_eq!(types(&ring).check::<Quote>(), Err(layout));
-    // What is published beside it is found.
+    // A type that is published beside it is found.
     producer.publish_pod(&Quote::of(1)).unwrap();
     assert_eq!(types(&ring).check::<Quote>(), Ok(true));
 

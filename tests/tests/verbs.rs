@@ -20,7 +20,7 @@ impl Record for Plain {
 
 impl PodRecord for Plain {}
 
-/// What each of them can do.
+/// The verbs of each producer.
 trait Verbs {
     fn publish(&mut self, payload: &[u8]) -> Result<(), ReserveError>;
     fn publish_as(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError>;
@@ -125,7 +125,7 @@ macro_rules! verbs {
 
 verbs!(Producer, SharedProducer, CpuProducer);
 
-/// Calls every verb. Returns what a reader gets: the records' types and payloads; and how many records were refused.
+/// Calls every verb. Returns the types and payloads of a reader's records, and the number of refused records.
 fn all_of(producer: &mut impl Verbs) -> (Vec<(u32, Vec<u8>)>, u64) {
     let (long, at_once) = (numbered(7, 700), Duration::ZERO);
     producer.register(&NUMBERED_TYPE).unwrap();

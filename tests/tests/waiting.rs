@@ -80,7 +80,7 @@ fn a_sleeping_consumer_is_woken_for_every_record() {
     assert!(u64::from(field(&ring, "wait_seq")) <= ROUNDS, "one wake for each record at most");
 }
 
-/// A consumer asleep in a thread of its own, and what it reads once it is woken.
+/// A consumer asleep in a separate thread. Returns the numbers that it reads once it is woken.
 fn asleep(path: &Path, at: WakeAt, ring: &File) -> JoinHandle<Vec<u64>> {
     let options = ConsumerOptions { wake_at: at, ..ConsumerOptions::default() };
     let mut consumer = Consumer::attach_with(path, &options).unwrap();

@@ -1,12 +1,12 @@
-//! The test program as a child of itself: a process of its own for what a process has only one of.
+//! The test program as a child of itself: a separate process for things of which a process has only one.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// The variable that tells a child what it is.
+/// The variable with the role of a child.
 const ROLE: &str = "PERFRING_CONTEXT_ROLE";
 
-/// A child, which answers each line with one.
+/// A child, which answers each line with a line.
 #[derive(Debug)]
 pub struct Answering {
     child: Child,
@@ -51,7 +51,7 @@ impl Answering {
                     "it ended without an answer to {question:?}"
                 )));
             }
-            // The harness prints lines of its own.
+            // The harness also prints lines.
             if let Some((_, answer)) = line.split_once("ANSWER ") {
                 return Ok(answer.trim_end().to_owned());
             }

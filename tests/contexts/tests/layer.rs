@@ -1,4 +1,4 @@
-//! A thread's context, as the layer of `tracing` publishes it.
+//! A thread's context that the layer of `tracing` publishes.
 
 use perfring_context::ThreadContext;
 use perfring_tracing::{PerfringLayer, options};

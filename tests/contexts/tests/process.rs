@@ -1,4 +1,4 @@
-//! A process's context: published here and read by another's reader, the other way round, and across processes.
+//! A process's context: published here and read by another library's reader, the reverse, and across processes.
 
 use libdd_library_config::otel_process_ctx as theirs;
 use libdd_trace_protobuf::opentelemetry::proto::common::v1 as common;
@@ -48,7 +48,7 @@ fn their_context() -> common::ProcessContext {
     }
 }
 
-/// What their reader finds in this process, as `name=value` of texts.
+/// Returns the attributes that their reader finds in this process, as `name=value` for texts.
 fn theirs_read() -> String {
     let reader = theirs::ProcessContextSelfReader::new().unwrap();
     let context = reader.read().unwrap();
@@ -68,7 +68,7 @@ fn child() {
                 Err(error) => error.to_string(),
             }
         }
-        // These bytes, whatever they are: how they are read.
+        // Any bytes: the result of reading them.
         Some(("raw", hex)) => {
             let digits = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
             let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(digits).collect();
@@ -118,7 +118,7 @@ fn a_context_is_read_by_whoever_may_trace_the_process() {
         (Some("shop"), Some("1"))
     );
     assert_eq!(process.ask("theirs read").unwrap(), "service.name=shop,service.version=1");
-    // This program exports the variable of thread contexts, and profilers are told so.
+    // This program exports the variable of thread contexts, and its context says this to profilers.
     let schema = ("threadlocal.schema_version".to_owned(), Value::Str("tlsdesc_v1_dev".to_owned()));
     let names = ("threadlocal.attribute_key_map".to_owned(), Value::List(Vec::new()));
     assert_eq!(first.extra, [schema, names]);
@@ -136,7 +136,7 @@ fn a_context_is_read_by_whoever_may_trace_the_process() {
     let long = process.ask(&format!("publish {}", "x".repeat(PROCESS_CONTEXT_MOST))).unwrap();
     assert!(long.starts_with("a process context has 1 to"), "{long}");
     assert_eq!(ProcessContext::of(process.pid()).unwrap().unwrap().get("service.name"), Some("b"));
-    // A forked child has none of its parent's, and may have its own; the parent's stays.
+    // A forked child does not have its parent's context, and may have its own; the parent's context stays.
     let forked = process.ask("fork").unwrap();
     assert!(forked.contains("Exited") && forked.ends_with(", 0)"), "{forked}");
     assert_eq!(ProcessContext::of(process.pid()).unwrap().unwrap().get("service.name"), Some("b"));
@@ -259,7 +259,7 @@ fn a_hostile_context_is_refused_or_read_in_bounds() {
         ask(&context_of(1, &[&[5 << 3 | 2], len, b"x"].concat()), None);
     }
     ask(&context_of(1, &field(1, &[0xff, 0xfe])), None); // not UTF-8
-    // What takes the most memory: as many values as fit, of two bytes each.
+    // The most memory: as many values as fit, of two bytes each.
     let many = field(1, &[]).repeat(7000);
     ask(&context_of(1, &field(5, &many)), Some("[Null, Null, "));
     ask(&context_of(1, &field(6, &many)), Some("Null"));

@@ -1,4 +1,5 @@
-//! A thread's context as this library publishes it: read by itself, by name, and by another's tracer in its place.
+//! A thread's context that this library publishes: read by this library, by name, and by another library's tracer in its
+//! place.
 
 use libdd_otel_thread_ctx::linux::OwnedThreadContext;
 use perfring_context::ThreadContext;

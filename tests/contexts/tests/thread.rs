@@ -1,4 +1,4 @@
-//! A thread's context, as another's tracer attaches it.
+//! A thread's context that another library's tracer attaches.
 
 use libdd_otel_thread_ctx::linux::OwnedThreadContext;
 use perfring_context::ThreadContext;
@@ -29,7 +29,7 @@ fn a_thread_reads_what_its_tracer_has_attached() {
     assert_eq!(now(), Some(([5; 16], [6; 8], 1)));
     before.unwrap().attach();
     assert_eq!(now(), Some(([3; 16], [4; 8], 0)));
-    // No trace is none.
+    // Zeros are no trace.
     OwnedThreadContext::update([0; 16], [0; 8], 0, [0; 8], &[]);
     assert_eq!(now(), None);
     OwnedThreadContext::detach();

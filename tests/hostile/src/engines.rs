@@ -25,7 +25,7 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// Checks that a server accepts the subjects and headers, whatever names are in them.
+/// Checks that a server accepts the subjects and headers, with any names in them.
 fn nats(script: &Script, subject: &str, raw: bool) {
     use perfring_export::nats::{Headers, Options, Payload};
     let mut options = Options { headers: Some(Headers::All), ..Options::default() };
@@ -77,7 +77,7 @@ fn otlp(script: &Script, at_once: bool) {
         }
     });
     otlp.requests(true).into_iter().for_each(read);
-    // What is still open is reported at the end. Nothing is sent here, so the deadline may have
+    // Items that are still open are reported at the end. Nothing is sent here, so the deadline may have
     // passed.
     let _ = otlp.close(Instant::now());
     otlp.requests(true).into_iter().for_each(read);

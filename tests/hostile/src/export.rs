@@ -109,7 +109,7 @@ fn file(script: &Script, dir: &Path, open: Open) {
     assert_eq!(figures.taken, records);
     assert_eq!(figures.delivered + figures.refused, records);
     drop(output);
-    // A recording contains exactly what was recorded.
+    // A recording contains exactly the recorded events.
     let recording = dir.join("recording");
     if recording.exists() {
         let mut reader = Reader::open(&recording).unwrap_or_else(|error| panic!("{error}"));

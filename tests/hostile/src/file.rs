@@ -1,4 +1,4 @@
-//! Ring files: one of the golden ones, changed as the input says, on a file system in memory.
+//! Ring files: one of the golden files, changed by the input, on a file system in memory.
 
 use perfring_abi::{DATA_SIZE_MAX, FIELDS, HeaderPage, Layout, MAGIC, PageField};
 use perfring_testkit::choices::{Choices, Input};
@@ -174,7 +174,7 @@ pub(crate) fn image(input: &mut Input<'_>) -> (Vec<u8>, u64) {
 }
 
 /// Gives a file another consistent shape: other sizes and slots, with the data at the same position
-/// and holes for what is new.
+/// and holes for new parts.
 fn stretch(bytes: &mut Vec<u8>, input: &mut Input<'_>) -> u64 {
     let Ok(page) = HeaderPage::from_bytes(bytes) else { return bytes.len() as u64 };
     let Ok(mut layout) = Layout::check(&page, bytes.len() as u64) else {
@@ -196,7 +196,7 @@ fn stretch(bytes: &mut Vec<u8>, input: &mut Input<'_>) -> u64 {
     // The live fields of the header stay, except for the identity.
     made[1408..].copy_from_slice(&bytes[1408..4096]);
     made[1024..1040].copy_from_slice(&bytes[1024..1040]);
-    // Only the beginning has bytes of its own; the rest are holes.
+    // Only the beginning has bytes; the rest is holes.
     const MOST: u64 = 1 << 20;
     let parts = [
         (old.data_offset(), layout.data_offset(), old.data_size),

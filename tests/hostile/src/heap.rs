@@ -20,7 +20,7 @@ pub(crate) fn ring(input: &mut Input<'_>, shared: bool) -> HeapRing {
     let ring = HeapRing::new(size, policy).expect("a power of two");
     let ring = ring.evict(evict).report(report);
     let ring = if shape & 8 == 0 { ring } else { ring.timed() };
-    // Of at most 512 bytes, so that what is written fills some of them.
+    // Of at most 512 bytes, so that the written records fill some of them.
     let ring = if sizes < 128 { ring } else { ring.with_aux(64 << (sizes / 8 % 4)) };
     if shared { ring.many(u32::from(shape >> 4) % MEMBERS + 1) } else { ring }
 }
@@ -59,7 +59,7 @@ pub(crate) fn reading(input: &mut Input<'_>) -> Reading {
     Reading { boot: input.u8().into(), clock_ns, realtime_ns: input.u64(), error_ns: 0, scale }
 }
 
-/// Writes what was reserved, in place.
+/// Writes a reservation, in place.
 pub(crate) fn fill(heap: &HeapRing, reserved: &Reserved, write: impl FnOnce(&[u8])) {
     let bytes = [7; 256];
     match reserved.range() {

@@ -1,7 +1,7 @@
 //! Hostile bytes for every entry point of perfring: each target is a function of bytes, which
 //! libFuzzer's programs (`tests/fuzz`) and the replay (`tests/replay.rs`) both call.
 //!
-//! A target ends with what it read, or with an error. A finding is a panic, an arithmetic overflow,
+//! A target ends with the items that it read, or with an error. A finding is a panic, an arithmetic overflow,
 //! an endless loop, more memory than [`MEMORY`], or an output that breaks a promise.
 
 #![allow(clippy::panic, reason = "a panic reports a finding")]
@@ -44,7 +44,7 @@ pub const TARGETS: &[Target] = &[
 /// Runs the target with this name.
 ///
 /// # Panics
-/// If there is none, or with its finding.
+/// If the target does not exist, or with its finding.
 pub fn run(name: &str, data: &[u8]) {
     let target = TARGETS.iter().find(|(its, _)| *its == name);
     (target.expect("a target of this name").1)(data);

@@ -240,7 +240,7 @@ impl Sides {
         }
     }
 
-    /// Reads with each reader what is left, which must be finite.
+    /// Reads the rest with each reader. The rest must be finite.
     fn end(&mut self, heap: &HeapRing) {
         let (ring, size) = (heap.ring(), heap.layout().data_size);
         // Each record takes at least a word of the ring, and may be there before and after a poll.

@@ -75,7 +75,7 @@ pub(crate) struct Built {
     pub(crate) plain: Vec<u8>,
     /// The same, compressed.
     pub(crate) packed: Option<Vec<u8>>,
-    /// Whether some compressed block is not what it claims to be.
+    /// Whether some compressed block does not have the content that its header claims.
     pub(crate) spoiled: bool,
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn built(input: &mut Input<'_>, is_packed: bool) -> Built {
 /// The flag of a compressed block.
 const PACKED: u32 = 2;
 
-/// Returns the content of a compressed block, and whether it is what it claims to be.
+/// Returns the content of a compressed block, and whether its header describes it.
 fn compressed(input: &mut Input<'_>, frames: &[u8]) -> (Vec<u8>, bool) {
     let mut zstd = stored(frames);
     let how = input.u8();

@@ -69,7 +69,7 @@ fn table(words: &[u64]) {
     for damage in table.damage() {
         assert!(!damage.to_string().is_empty());
     }
-    // What was valid is written again, and is valid again.
+    // Valid entries are written again, and are valid again.
     let handed: Vec<u64> = table.entries().flat_map(|entry| entry.to_words()).collect();
     let again = TypeTable::from_words(&handed);
     assert_eq!((again.len(), again.damage().len()), (table.len(), 0));
@@ -190,7 +190,7 @@ pub(crate) fn write_tagged(input: &mut Input<'_>, names: &[&str], writer: &mut T
 }
 
 fn tagged(input: &mut Input<'_>) {
-    // What our writer writes can be read, and keeps to its limit.
+    // The output of our writer can be read, and keeps to its limit.
     let limit = usize::from(input.u16());
     let mut payload = Vec::new();
     let mut writer = TaggedWriter::new(&mut payload).with_limit(limit);

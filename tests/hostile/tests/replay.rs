@@ -1,4 +1,4 @@
-//! Plays all seeds without libFuzzer: the initial inputs, those kept of what fuzzing found, and past
+//! Plays all seeds without libFuzzer: the initial inputs, inputs kept from fuzzing, and past
 //! findings.
 
 use perfring_hostile::{TARGETS, seeds};

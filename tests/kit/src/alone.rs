@@ -3,11 +3,11 @@
 use std::ffi::OsStr;
 use std::process::Command;
 
-/// Starts this program again for one test, with a variable that tells the test so. Returns once the test has
+/// Starts this program again for one test, with a variable by which the test knows this. Returns once the test has
 /// passed there.
 ///
 /// # Panics
-/// If the test failed, or the program has no test of that name.
+/// If the test failed, or the program lacks the test.
 #[track_caller]
 pub fn run_alone(test: &str, variable: &str, value: impl AsRef<OsStr>) {
     let mut child = Command::new(std::env::current_exe().expect("this program's path"));

@@ -44,7 +44,7 @@ pub trait Choices {
         of[self.of(of.len())]
     }
 
-    /// Returns a value to store in place of `old`, in a ring of `size` bytes: mostly one that
+    /// Returns a value to store in place of `old`, in a ring of `size` bytes: mostly a value that
     /// passes the first checks.
     fn number(&mut self, old: u64, size: u64) -> u64 {
         let near = |by: u8| i64::from(by as i8);

@@ -1,4 +1,4 @@
-//! Invalid ring files: one wrong value, several consistent ones, or random bytes.
+//! Invalid ring files: one wrong value, several consistent values, or random bytes.
 
 use crate::choices::Choices;
 use crate::image::{Image, at, slot_at};
@@ -55,7 +55,7 @@ fn is_live(offset: usize) -> bool {
 }
 
 /// Returns every value in every field of the header, each on one ring of `of`: this is the `nth`.
-/// Single bits are changed only in the ring's shape; those of the other fields are changed in rings
+/// Single bits are changed only in the ring's shape; the bits of other fields are changed in rings
 /// in memory.
 pub fn fields(base: &Image, nth: usize, of: usize) -> impl Iterator<Item = Case> {
     let mut taken = every(nth, of);
@@ -104,7 +104,7 @@ pub fn invalid_locks(base: &Image) -> impl Iterator<Item = (u64, Image)> {
 }
 
 /// Returns every wrong header word in every word of the data area, each on one ring of `of`; for
-/// shared rings also those of open reservations, some with another reservation open further on.
+/// shared rings also the words of open reservations, some with another reservation open further on.
 pub fn data(base: &Image, nth: usize, of: usize) -> impl Iterator<Item = Case> {
     let mut taken = every(nth, of);
     let shared = base.is_shared();

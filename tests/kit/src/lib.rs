@@ -5,7 +5,7 @@
 //! * [`nasty`]: the values that are most likely to break a ring's numbers;
 //! * [`words`]: the words of a ring in memory that any process with the file can change;
 //! * [`image`] and [`invalid`]: ring files in memory, valid and invalid;
-//! * [`headings`]: what error messages are compared with;
+//! * [`headings`]: the headings with which error messages are compared;
 //! * [`spoiler`]: a process that rewrites a ring file while others use it;
 //! * [`wait`]: the only wait for a condition, and its watchdog;
 //! * [`alone`]: runs one test alone in a new process;

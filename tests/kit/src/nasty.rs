@@ -87,7 +87,7 @@ pub fn records(size: u64) -> Vec<u64> {
     ]
 }
 
-/// Returns header words of open reservations, and of what they turn into, in a shared ring of
+/// Returns header words of open and of ended reservations, in a shared ring of
 /// `size` bytes.
 #[must_use]
 pub fn reservations(size: u64) -> Vec<u64> {

@@ -65,7 +65,7 @@ impl Rng {
         }
     }
 
-    /// Returns any float, special ones often.
+    /// Returns any float, special values often.
     pub fn float(&mut self) -> f64 {
         const ODD: [f64; 8] =
             [0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.1, f64::MAX, 5e-324];

@@ -91,7 +91,7 @@ impl Spoiler {
         }
     }
 
-    /// Replaces the ring by another one with an id of its own. Processes with the old one see it
+    /// Replaces the ring by another ring with its own id. Processes with the old ring see it
     /// truncated.
     fn renew(&mut self) -> io::Result<()> {
         if self.keeps_length {

@@ -1,4 +1,4 @@
-//! Waiting for what other threads and processes do.
+//! Waiting for other threads and processes.
 //!
 //! No test fails because the machine is busy: a thread can be off its core for seconds at any place. A test
 //! waits for a condition, and counts work where it needs a bound. Time ends a wait only if the
@@ -62,8 +62,8 @@ impl Watchdog {
     }
 }
 
-/// Returns the state of a thread of any process, as `/proc` names it: `S` while it sleeps, `T` while it is
-/// stopped. `None` if there is no such thread.
+/// Returns the state of a thread of any process, in the letters of `/proc`: `S` while it sleeps, `T` while it is
+/// stopped. `None` if the thread does not exist.
 #[must_use]
 pub fn state(thread: impl Display) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{thread}/stat")).ok()?;

@@ -1,4 +1,4 @@
-//! The lock of a shared ring, and who is alive: seats, their epochs and their reuse, locks of open file descriptions,
+//! The lock of a shared ring, and liveness: seats, their epochs and their reuse, locks of open file descriptions,
 //! forks, readers.
 //!
 //! | step | in the code |
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 const PROCESSES: usize = 3;
 const SLOTS: usize = 3;
 
-/// What was mended, or is part of the protocol: each can be taken out.
+/// The mends and parts of the protocol: each can be switched off.
 #[derive(Clone, Copy, Debug)]
 struct Seats {
     /// No fork between opening a ring and registering it for the handler in the child.
@@ -25,7 +25,7 @@ struct Seats {
     has_epochs: bool,
     /// Of several successors one wins.
     swaps_exactly: bool,
-    /// A successor repairs what its predecessor left half done.
+    /// A successor repairs the half-finished work of its predecessor.
     repairs: bool,
 }
 
@@ -62,9 +62,9 @@ enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Process {
     step: Step,
-    /// Its seat, and what it stores in the lock.
+    /// Its seat, and the word that it stores in the lock.
     own: Word,
-    /// How many processes came before it in this place: an open file description is of one.
+    /// The number of earlier processes in this place: an open file description belongs to one of them.
     life: u8,
     /// A child of it lives that has its open file description.
     is_shared: bool,
@@ -77,11 +77,11 @@ type Description = (usize, u8);
 struct State {
     lock: Option<Word>,
     epochs: [u8; SLOTS],
-    /// Who has the lock on the slot's byte.
+    /// The holder of the lock on the slot's byte.
     seats: [Option<Description>; SLOTS],
-    /// Somebody has a read lock on it.
+    /// A process has a read lock on the byte.
     read_locked: [bool; SLOTS],
-    /// What is stored under the lock, one after the other.
+    /// Two words that are stored under the lock, one after the other.
     first: u8,
     second: u8,
     processes: [Process; PROCESSES],
@@ -108,7 +108,7 @@ impl State {
 }
 
 impl Seats {
-    /// What a process finds out about a seat.
+    /// The result of a process's look at a seat.
     fn looks_alive(self, state: &State, slot: usize) -> bool {
         state.seats[slot].is_some() || (!self.asks_for_a_read_lock && state.read_locked[slot])
     }
@@ -140,7 +140,7 @@ impl Seats {
                     Step::First
                 }
             },
-            // A word of the own seat was left by who had it before.
+            // A word of its own seat was left by the seat's previous holder.
             Step::Sees(word) if word.slot == own.slot || !self.looks_alive(state, word.slot) => {
                 Step::SeesDead(word)
             }
@@ -231,7 +231,7 @@ impl Model for Seats {
                 if is_shared {
                     state.orphaned.push((at, life));
                 } else {
-                    // The kernel drops the locks of a description that nobody has.
+                    // The kernel drops the locks of a description that no process has.
                     for seat in &mut state.seats {
                         seat.take_if(|of| *of == (at, life));
                     }
@@ -242,7 +242,7 @@ impl Model for Seats {
                 state.deaths += 1;
             }
             Action::Fork(at) => {
-                // The handler in the child closes what is registered.
+                // The handler in the child closes registered descriptors.
                 if state.processes[at].step == Step::Opened {
                     state.processes[at].is_shared = true;
                     state.forks += 1;
@@ -271,7 +271,7 @@ impl Model for Seats {
                     .all(|process| process.step != Step::First || state.first == state.second)
             }),
             Property::always(NO_DEAD_HOLDER, |_, state: &State| !state.refused_beside_a_dead_one),
-            // So that the others say something.
+            // Without these, the other properties could be vacuous.
             Property::sometimes(TAKEN_OVER, |_, state: &State| {
                 state.processes.iter().any(|process| process.step == Step::Repairs)
             }),

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `Arms` to `Sleeps` | `Ring::prepare_sleep`, `ConsumerMapping::sleep` |
 //! | `Looks`, `Takes`, `Wakes` | `is_awaited`, `owes_wake` and `futex::wake_if`: `wait_armed` is swapped, `wait_seq` is counted, `FUTEX_WAKE` |
-//! | `Attaches` | the wake of who attaches |
+//! | `Attaches` | the wake of a process that attaches |
 //! | `Rouses` | the wake at the first refusal after a record |
 //! | a tick | `until_tick` |
 
@@ -20,7 +20,7 @@ const RECORDS: u8 = 3;
 struct Sleep {
     /// No sleep is longer than a second.
     ticks: bool,
-    /// Who attaches, and who is refused for the first time, wakes without asking `wait_armed`.
+    /// A process that attaches, and a producer at its first refusal, wake without a look at `wait_armed`.
     rouses: bool,
 }
 
@@ -117,7 +117,7 @@ impl Sleep {
             Producer::Publishes if state.head - state.tail == ROOM => {
                 state.refused[at] += 1;
                 left -= 1;
-                // A refusal wakes as a publish does, whatever the threshold.
+                // A refusal wakes like a publish, regardless of the threshold.
                 if state.refused[at] == 1 && self.rouses {
                     Producer::Rouses
                 } else {
@@ -221,7 +221,7 @@ const NO_SLEEP: &str = "nobody sleeps for ever beside a record";
 const NO_LOSS: &str = "a first refusal leaves nobody asleep";
 const SLEEPS: &str = "the consumer sleeps";
 
-/// Returns what is found.
+/// Returns the names of the discoveries.
 fn found(model: Sleep) -> Vec<&'static str> {
     let checker = model.checker().threads(2).spawn_bfs().join();
     println!("{} states", checker.unique_state_count());

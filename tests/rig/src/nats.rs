@@ -25,7 +25,7 @@ fn program() -> Option<PathBuf> {
     found
 }
 
-/// A server with a port and a store of its own. Killed and removed when dropped.
+/// A server with its own port and store. Killed and removed when dropped.
 pub struct Server {
     program: PathBuf,
     child: Option<Child>,
@@ -79,7 +79,7 @@ impl Server {
     pub fn prepare(config: &str) -> Option<Server> {
         let program = program()?;
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        // In memory: what else writes to the disk must not hold it up. It outlives the server.
+        // In memory: other writers to the disk must not hold it up. It outlives the server.
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let server = Server { program, child: None, port, dir };
         server.configure(config);
@@ -137,7 +137,7 @@ impl Server {
     }
 
     /// Stops the server. When this returns, no thread of the server runs: a thread that passes the
-    /// stop on may have to wait for a processor, and the others run until then.
+    /// stop on may have to wait for a processor, and the other threads run before that.
     pub fn freeze(&self) {
         self.signal("-STOP");
         let tasks = format!("/proc/{}/task", self.child.as_ref().unwrap().id());

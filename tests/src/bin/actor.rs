@@ -93,7 +93,7 @@ fn kill(scenario: &str, ring: &str) -> Outcome {
     let payloads: Vec<Vec<u8>> = (next..next + 3).map(|number| numbered(number, 100)).collect();
     let large = numbered(next, 5000);
     if scenario == "refused again" {
-        // From the third in a row on only what changes is stored.
+        // From the third in a row on, only changed words are stored.
         for _ in 0..3 {
             assert_ne!(producer.publish_as(NUMBERED, &payloads[0]), Ok(()));
         }
@@ -109,7 +109,7 @@ fn kill(scenario: &str, ring: &str) -> Outcome {
                 record.commit_len(100);
             }
         }
-        // A range of the AUX area, if there is one; all of it written, or its beginning.
+        // A range of the AUX area, if the ring has one; all of it written, or its beginning.
         "large" => {
             let _ = std::hint::black_box(producer.publish_as(NUMBERED, &large));
         }

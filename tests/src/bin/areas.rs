@@ -1,11 +1,11 @@
 //! A producer of a set of rings per CPU in a process whose libc registers no thread for restartable sequences: with
 //! `GLIBC_TUNABLES=glibc.pthread.rseq=0`.
 //!
-//! `areas new threads WHO THREADS RECORDS DIR` publishes from threads that come and go, and as each of them ends; a forked
-//! child publishes too, under the number of the last thread and one.
-//! `areas new taken DIR` registers a thread as another library would, and prints the error that the thread gets.
+//! `areas new threads WHO THREADS RECORDS DIR` publishes from threads that start and end, and at the end of each of them; a
+//! forked child also publishes, under the number of the last thread plus one.
+//! `areas new taken DIR` registers a thread like another library would, and prints the error that the thread gets.
 //! `areas new length DIR` publishes a record, and prints how its thread is registered.
-//! With `old` instead of `new`, the kernel takes no other length of an area than the original one, as before Linux 6.3.
+//! With `old` instead of `new`, the kernel takes only an area of the original length, like before Linux 6.3.
 
 use nix::errno::Errno;
 use nix::libc;
@@ -28,8 +28,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 static PRODUCER: OnceLock<CpuProducer> = OnceLock::new();
-/// What a thread's signal handler publishes before it has published anything, and what it publishes as it ends, before and
-/// after its registration has ended.
+/// The number that a thread's signal handler publishes before the thread has published anything, and the number that the
+/// thread publishes at its end, before and after its registration has ended.
 const FIRST: u64 = 1 << 29;
 const LAST: u64 = 1 << 30;
 const AFTER: u64 = 1 << 31;
@@ -70,7 +70,7 @@ fn refuse_other_lengths() -> Outcome {
     Ok(())
 }
 
-/// `struct rseq`, as another library has it.
+/// `struct rseq` of another library.
 #[repr(C, align(32))]
 struct Area([u32; 8]);
 
@@ -112,8 +112,8 @@ extern "C" fn handler(_: c_int) {
     publish(FIRST);
 }
 
-/// The destructor of a key that is made after the producer's: what the producer has registered is gone by now. If
-/// something is published all the same, libc calls both again.
+/// The destructor of a key that is made after the producer's key: the producer's registration has ended before. If
+/// it publishes nevertheless, libc calls both destructors again.
 extern "C" fn end_of_thread(round: *mut c_void) {
     if other_library(0).is_ok() && other_library(1).is_ok() {
         FREE.fetch_add(1, Ordering::Relaxed);
@@ -207,7 +207,7 @@ fn come_and_go(who: u64, threads: u64, records: u64, dir: &Path) -> Outcome {
 }
 
 fn taken(dir: &Path) -> Outcome {
-    // A thread that nobody has taken.
+    // A thread without a registration.
     let (own, dir) = (attach(dir)?, dir.to_owned());
     own.publish_as(NUMBERED, &said(1, 0, 40))?;
     let said = std::thread::scope(|scope| {

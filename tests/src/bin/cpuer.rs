@@ -1,9 +1,9 @@
 //! A producer of a set of rings per CPU, to be driven, stopped inside its sequences, and killed.
 //!
 //! `cpuer drive NAME DIR` obeys each line on its stdin, and answers with a line.
-//! `cpuer traced NAME DIR` does so too, and stops itself before and after each call.
+//! `cpuer traced NAME DIR` does the same, and stops itself before and after each call.
 //! `cpuer forks SOCKET DIR` is traced; another thread forks, or holds a reservation, for each connection to that socket.
-//! `cpuer reads RING` sleeps for records, and answers with a line for each: who wrote it, its number, and the time.
+//! `cpuer reads RING` sleeps for records, and answers with a line for each: its producer, its number, and the time.
 //! `cpuer storm WHO SEED CALLS LOG DIR` publishes by all methods at random, see [`storm`].
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -104,9 +104,9 @@ fn said_of<T>(outcome: Result<T, ReserveError>) -> String {
     outcome.map_or_else(answer, |_| "ok".to_owned())
 }
 
-/// What the handler publishes next, and where it notes whether that was accepted.
+/// The number that the handler publishes next, and the word in which it notes whether the record was accepted.
 static HANDLER_NEXT: AtomicU64 = AtomicU64::new(u64::MAX);
-/// 0 before a signal, 1 for an accepted record, 2 for a refused one.
+/// 0 before a signal, 1 for an accepted record, 2 for a refused record.
 static HANDLER_DONE: AtomicU64 = AtomicU64::new(0);
 static LOG: OnceLock<File> = OnceLock::new();
 /// Length of the handler's payloads.
@@ -153,7 +153,7 @@ fn descriptors() -> (usize, usize) {
 
 /// `publish WHO SEQ LEN`, `record WHO SEQ LEN` (reserved and committed), `reserve ID WHO SEQ LEN`,
 /// `commit ID`, `discard ID`; `signals WHO SEQ` is the number of the handler's next record, and
-/// `signalled` what became of it.
+/// `signalled` the result of it.
 fn drive(producer: &'static CpuProducer, traced: bool) -> Outcome {
     let (from, to) = descriptors();
     say(&format!("attached {from} {to}"))?;
@@ -214,7 +214,7 @@ fn drive(producer: &'static CpuProducer, traced: bool) -> Outcome {
     Ok(())
 }
 
-/// Does what a line says: `hold`, or the number of a CPU for [`fork_for`].
+/// Executes a line: `hold`, or the number of a CPU for [`fork_for`].
 fn serve(producer: &CpuProducer, stream: UnixStream) -> Outcome {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     match lines.next().ok_or("a line")?? {
@@ -238,10 +238,10 @@ fn hold(
     Ok(writeln!(stream, "{others} bytes of another")?)
 }
 
-/// What fills a held reservation.
+/// The byte that fills a held reservation.
 const HELD: u8 = 0xaa;
 
-/// Forks, and says what the child was told when it published a record on the CPU that the line names.
+/// Forks, and returns the child's result of a publish on the CPU that the line names.
 fn fork_for(producer: &CpuProducer, mut stream: UnixStream, line: &str) -> Outcome {
     let mut only = CpuSet::new();
     only.set(line.trim().parse()?)?;
@@ -268,9 +268,9 @@ const LOG_HALF: u64 = 1 << 14;
 /// How many reservations it has open at a time.
 const OPEN_MOST: usize = 3;
 
-/// Makes so many calls, each for the next record, and notes in the log's byte of that record whether it
-/// was accepted. What a signal handler publishes meanwhile is numbered by itself. Another thread forks.
-/// After every few calls a line goes to the standard output.
+/// Makes so many calls, each for the next record, and notes in the log's byte of the record whether it
+/// was accepted. Records of a signal handler have separate numbers. Another thread forks.
+/// After every few calls it prints a line.
 fn storm(who: u64, seed: u64, calls: u64, log: &str, dir: &str) -> Outcome {
     let cpus = cpus()?;
     let log = File::options().read(true).write(true).open(log)?;
@@ -286,7 +286,7 @@ fn storm(who: u64, seed: u64, calls: u64, log: &str, dir: &str) -> Outcome {
         Ok(producer)
     });
     let producer = match attached {
-        // Whoever has a lock is stopped.
+        // The holder of the lock is stopped.
         Err(error) if error.to_string().contains("held up") => {
             return Ok(say(&format!("end {who}"))?);
         }
@@ -366,7 +366,7 @@ const HANDLERS: u64 = 1 << 20;
 /// For each fork.
 const SIGNALS: u64 = 16;
 
-/// Forks: no child can publish with what it has inherited.
+/// Forks: no child can publish with its inherited producer.
 fn forks(producer: &CpuProducer, times: u64) -> Result<(), String> {
     let text = |error: nix::Error| error.to_string();
     for _ in 0..times {

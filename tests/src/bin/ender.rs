@@ -1,4 +1,4 @@
-//! A process that ends. `ender KIND HOW RING` attaches, keeps what it attached in a place that nothing drops, and ends.
+//! A process that ends. `ender KIND HOW RING` attaches, keeps the attachment in a place that nothing drops, and ends.
 //!
 //! | kind | attached |
 //! |---|---|
@@ -118,7 +118,7 @@ fn main() -> Outcome {
     };
     RING.get_or_init(|| ring.to_owned());
     if how == "late" {
-        // Before the first attachment: called after what the attachment has `exit(3)` call.
+        // Before the first attachment: `exit(3)` calls this after the attachment's function.
         // SAFETY: a function of this program.
         unsafe { libc::atexit(attach_late) };
     }

@@ -130,7 +130,7 @@ fn consume(stop: u64, ring: &str) -> Outcome {
     for turn in 1u64.. {
         let (who, seq) = match consumer.read()? {
             None => {
-                // The producer waits for what is held.
+                // The producer waits for the held records.
                 consumer.release();
                 consumer.wait(Duration::MAX);
                 continue;

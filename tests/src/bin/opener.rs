@@ -1,8 +1,8 @@
-//! Opens rings, and makes those that are not there.
+//! Opens rings, and makes missing rings.
 //!
 //! `opener one|many DIR` says `ready`. For each line, the name of a ring in the directory, it calls
 //! `open_or_create` and says the ring's id and the producer's slot, or `busy`. It keeps the producer until
-//! the next line; an empty one only ends it.
+//! the next line; an empty line only ends the producer.
 
 use perfring_producer::{AttachError, OpenError, Options, Producer, SharedProducer};
 use std::io::{BufRead, Write};

@@ -1,7 +1,7 @@
 //! The other end of a ring whose first end is a program in another language.
 //!
 //! `peer write POLICY TYPE RECORDS RING` creates the ring, prints `ready`, waits for a line,
-//! publishes numbered records and prints what it wrote. In a drop ring it waits for space; in an
+//! publishes numbered records and prints the number of records. In a drop ring it waits for space; in an
 //! overwrite ring it stops half-way, prints `half` and waits for a line, so that a reader is
 //! certain to be late. `peer read POLICY TYPE RECORDS RING` prints `ready`, reads until that many
 //! records were read or reported lost, and prints the number of each and the sum of the numbers
@@ -21,7 +21,7 @@ use std::io::Write;
 
 /// Payload bytes of a plain record.
 const LEN: usize = 64;
-/// Bytes of the ring: far less than what passes through it.
+/// Bytes of the ring: far less than the bytes that pass through it.
 const SIZE: u64 = 1 << 18;
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;

@@ -129,7 +129,7 @@ fn arm(by: PollBy, ring: &str) -> Outcome {
     nix::sys::ptrace::traceme()?;
     let mut consumer = Consumer::attach(ring)?;
     let mut pollable = consumer.pollable(by)?;
-    // So that lazy binding and the start of the thread happen before.
+    // Lazy binding and the start of the thread happen before this.
     if consumer.arm(&mut pollable, Duration::from_millis(1))? {
         readable(&[&pollable])?;
     }
@@ -202,7 +202,7 @@ fn forbid(what: &str) -> Outcome {
 
 /// Checks that the thread waits again once it can, and does not poll for ever.
 fn short(dir: &Path) -> Outcome {
-    // The thread's own futex, and those of two rings.
+    // The thread's own futex, and the futexes of two rings.
     let low_half = 24 + if cfg!(target_endian = "big") { 4 } else { 0 };
     install(vec![
         step(0x20, 0, 0, 0),
@@ -268,7 +268,7 @@ fn refused(ring: &str) -> Outcome {
     Ok(())
 }
 
-/// Checks that a child that uses what it inherited is refused, and takes no wake from its parent.
+/// Checks that a child that uses its inherited descriptors is refused, and takes no wake from its parent.
 fn forked(by: PollBy, ring: &str) -> Outcome {
     let mut consumer = Consumer::attach(ring)?;
     let mut pollable = consumer.pollable(by)?;
@@ -282,7 +282,7 @@ fn forked(by: PollBy, ring: &str) -> Outcome {
             let refused = matches!(armed, Err(PollError::Forked { .. }))
                 && matches!(disarmed, Err(PollError::Forked { .. }));
             drop((consumer, pollable));
-            // A descriptor of its own works.
+            // The child's own descriptor works.
             let own = format!("{ring}-child");
             let mut own = Consumer::attach(own.as_str())?;
             let mut pollable = own.pollable(by)?;
@@ -330,7 +330,7 @@ fn crowd(count: u64, dir: &Path) -> Outcome {
     fork_and_stay()
 }
 
-/// Attaches to one ring after the other, the even ones with one producer and the odd ones with many,
+/// Attaches to one ring after the other, even rings with one producer and odd rings with many,
 /// while another thread forks. The children live until their input ends; the parent until it is killed.
 fn storm(count: u64, dir: &Path) -> Outcome {
     let (forks, done) = (AtomicBool::new(false), AtomicBool::new(false));

@@ -7,7 +7,7 @@ use perfring_tests::NUMBERED;
 use std::sync::mpsc;
 use std::time::Instant;
 
-/// Returns whether the kernel has this process as one that global expedited barriers reach (Linux 6.3).
+/// Returns whether the kernel's global expedited barriers reach this process (Linux 6.3).
 fn registered() -> bool {
     const GET_REGISTRATIONS: libc::c_int = 1 << 9;
     const REGISTER_GLOBAL_EXPEDITED: libc::c_long = 1 << 2;

@@ -109,10 +109,10 @@ fn drive(name: &str, ring: &str) -> Outcome {
     Ok(())
 }
 
-/// The producer that steps, as named in its payloads.
+/// The number in the payloads of the producer that steps.
 const VICTIM: u64 = 9;
 
-/// Takes one step between two stops, as producer 9, whose records are numbered from 0.
+/// Takes one step between two stops, as the producer with number 9, whose records are numbered from 0.
 fn step(scenario: &str, ring: &str) -> Outcome {
     nix::sys::ptrace::traceme()?;
     // Made before the first stop: only the steps in the ring count.
@@ -131,7 +131,7 @@ fn step(scenario: &str, ring: &str) -> Outcome {
         assert_ne!(producer.publish_as(NUMBERED, &payloads[0]), Ok(()));
     }
     if scenario == "refused again" {
-        // From the third in a row on only what changes is stored.
+        // From the third in a row on, only changed words are stored.
         for _ in 0..3 {
             assert_ne!(producer.publish_as(NUMBERED, &payloads[0]), Ok(()));
         }
@@ -224,8 +224,8 @@ fn tighten(tight: bool) -> Outcome {
 }
 
 /// Holds two reservations, a batch and the consumer's seat, and forks; the child tries everything
-/// with what it inherited, drops it, and attaches anew. The parent then publishes and commits as
-/// told.
+/// with its inherited values, drops them, and attaches again. The parent then publishes and commits on
+/// command.
 fn fork_shared(ring: &str) -> Outcome {
     let producer = SharedProducer::attach_as(ring, "parent")?;
     let mut consumer = Consumer::attach_with(ring, &ConsumerOptions::named("parent"))?;
@@ -305,8 +305,8 @@ fn fork_shared(ring: &str) -> Outcome {
     Ok(())
 }
 
-/// Forks as the one producer of a ring: one child drops what it inherited and ends, another keeps
-/// it and lives on.
+/// Forks as the one producer of a ring: one child drops its inherited producer and ends, another child keeps
+/// it and stays alive.
 fn fork_exclusive(ring: &str) -> Outcome {
     let mut producer = Producer::attach_as(ring, "parent")?;
     say("attached")?;

@@ -59,7 +59,7 @@ fn produce(who: u64, ring: &str) -> Outcome {
     let mut seq = 0;
     loop {
         let payload = said(who, seq, 8 + rng.below(400) as usize);
-        // Refused while another's open reservation is a turn old.
+        // Refused while an open reservation of another producer is a turn old.
         if producer.publish_as(NUMBERED, &payload).is_ok() {
             seq += 1;
         }

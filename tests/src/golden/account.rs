@@ -1,4 +1,4 @@
-//! The expected content of a golden file, computed from what was done to the ring.
+//! The expected content of a golden file, computed from the actions on the ring.
 
 use perfring_abi::{
     ANCHOR, AUX_SIZE, Cause, Evict, FEATURE_TIME, Lead, PERF_CAPABILITIES, Policy, Producers,
@@ -20,7 +20,7 @@ pub(super) const TIME: u64 = 1_700_000_000_000_000_000;
 pub(super) const BOOT_CLOCK: u64 = 86_400_000_000_000;
 pub(super) const SET_AT: u64 = 100;
 
-/// A ring file, and what a reader must find in it.
+/// A ring file, and the content that a reader must find in it.
 #[derive(Clone, Debug)]
 pub struct Golden {
     pub name: &'static str,
@@ -66,7 +66,7 @@ pub(super) enum Kind {
     Rest,
     /// Not ended by its producer, in this slot of a shared ring.
     Open(u32),
-    /// Ended by a sweep, as its producer is dead.
+    /// Ended by a sweep, because its producer is dead.
     Reclaimed,
 }
 
@@ -164,7 +164,7 @@ pub(super) fn timestamp_at(pos: u64) -> u64 {
     BOOT_CLOCK + 10 * pos
 }
 
-/// Returns who wrote the record at a position.
+/// Returns the writer of the record at a position.
 pub(super) fn writer_at(pos: u64) -> WriterId {
     WriterId { pid: NonZeroU32::new(4100 + pos as u32 % 3).unwrap(), tid: 4200 + pos as u32 }
 }
@@ -176,7 +176,7 @@ pub(super) fn anchors() -> [[u64; ANCHOR]; 2] {
         .map(|[pos, ahead]| [pos, timestamp_at(pos), TIME + 10 * pos + ahead, 40])
 }
 
-/// Adds to every record of an expectation its timestamp and its wall-clock time, and who wrote it.
+/// Adds to every record of an expectation its timestamp, its wall-clock time and its writer.
 pub(super) fn add_leads(value: &mut Value, sample_id: bool) {
     match value {
         Value::Array(values) => values.iter_mut().for_each(|value| add_leads(value, sample_id)),
@@ -254,7 +254,7 @@ pub(super) fn control(file: &[u8]) -> usize {
     word(file, "control_offset") as usize
 }
 
-/// Replaces what differs from one run to the next.
+/// Replaces the bytes that differ from run to run.
 pub(super) fn anonymise(file: &mut [u8], name: &str) {
     file[at("created_ns")].copy_from_slice(&TIME.to_ne_bytes());
     file[at("creator_pid")].copy_from_slice(&4000u32.to_ne_bytes());
@@ -291,7 +291,7 @@ pub(super) fn slot_pid(shared: bool, index: u32) -> u32 {
     if shared { 4100 + index } else { 4001 }
 }
 
-/// Returns what must be found in a seat: its holder, attached once, or none.
+/// Returns the expected content of a seat: a holder that attached once, or no holder.
 pub(super) fn holder(file: &[u8], place: usize, pid: u32, name: &str) -> Value {
     if file[place..place + 8] == [0; 8] {
         json!({ "alive": false, "epoch": 0, "attached_ns": 0, "pid": 0, "uid": 0, "name": "" })
@@ -350,7 +350,7 @@ impl Area {
         }
     }
 
-    /// Notes that the consumer of a drop ring has released what is before this position.
+    /// Notes that the consumer of a drop ring has released everything before this position.
     pub(super) fn released(&mut self, pos: u64) {
         let before = self.ranges.iter().filter(|(record, ..)| *record < pos);
         self.tail = before.map(|(.., end)| *end).max().unwrap_or(0);
@@ -361,7 +361,7 @@ impl Area {
         self.ranges.iter().any(|(record, ..)| *record == pos)
     }
 
-    /// Adds what must be found in the AUX area.
+    /// Adds the expected content of the AUX area.
     pub(super) fn add_to(&self, expect: &mut Value, options: &Options, file: &[u8]) {
         if options.aux_size == 0 {
             return;

@@ -13,7 +13,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// What a producer in one slot of a shared ring has done.
+/// The counts of a producer in one slot of a shared ring.
 #[derive(Clone, Copy, Default)]
 pub(super) struct SlotAccount {
     pub(super) written: Count,
@@ -112,13 +112,13 @@ impl Members {
         }
     }
 
-    /// Notes a new reservation, after the markers that precede it, and what is evicted for it.
+    /// Notes a new reservation, after the markers that precede it, and the records that are evicted for it.
     fn stands(&mut self, producer: &SharedProducer, size: u64, kind: Kind) {
         self.reports(producer.slot());
         self.follows(size, kind);
     }
 
-    /// Notes what is reserved next, and what is evicted for it; in a ring per CPU that is not known.
+    /// Notes the next reservation, and the records that are evicted for it; in a ring per CPU these are unknown.
     pub(super) fn follows(&mut self, size: u64, kind: Kind) {
         self.items.push(Item { pos: self.end(), size, kind });
         if self.options.policy == Policy::Overwrite && self.options.producers == Producers::Many {
@@ -166,7 +166,7 @@ impl Members {
         self.committed(producer.slot(), pos, payload, size);
     }
 
-    /// Notes what the reservation at a position has become.
+    /// Notes the end of the reservation at a position.
     pub(super) fn committed(&mut self, slot: u32, pos: u64, payload: &[u8], size: u64) {
         let at = self.items.iter().position(|item| item.pos == pos).unwrap();
         let all = self.items[at].size;
@@ -258,7 +258,7 @@ impl Members {
         file.write_all_at(&value.to_ne_bytes(), at(field).start as u64).unwrap();
     }
 
-    /// Returns the file with what must be found in it by this account, both unchanged and after a
+    /// Returns the file with its expected content by this account, both unchanged and after a
     /// recovery.
     pub(super) fn take(&self, name: &'static str, mut file: Vec<u8>) -> Golden {
         assert_eq!(word(&file, "data_head"), self.head(), "{name}: data_head");
@@ -357,7 +357,7 @@ impl Members {
             })
         });
         let unread = between(consumer_pos.max(self.tail), head);
-        // What a snapshot shows besides them ends with a record.
+        // The part that a snapshot shows besides them ends with a record.
         let last = items.iter().rfind(|item| item.pos >= head && is_record(item));
         let stranded_upto = last.map_or(head, |item| item.pos + item.size);
         let members: Vec<_> = (0..self.options.slots)

@@ -31,7 +31,8 @@ struct Account {
 }
 
 impl Account {
-    /// Notes that the process in a slot has taken a block of so many bytes, and what its value is; a gauge that was not set has none.
+    /// Notes that the process in a slot has taken a block of so many bytes, and the block's value; a gauge that was not set has
+    /// none.
     fn takes(&mut self, slot: u32, schema: &Schema<'_>, bytes: u64, value: Value) {
         let at = self.used;
         self.used += bytes;

@@ -1,7 +1,7 @@
 //! The golden files of rings per CPU.
 //!
-//! Such a ring is filled on the heap: what runs in a restartable sequence there is its twin in Rust, which
-//! needs no CPU of its own. Then its words go into a file that was made for one.
+//! Such a ring is filled on the heap. The twin in Rust of the restartable sequence runs there: it
+//! needs no CPU. Then the ring's words are written to a file that was made for a ring per CPU.
 
 use super::account::{
     Count, Golden, Kind, SMALL, anchors, options, refused_size, size_of, text, timestamp_at,
@@ -104,7 +104,7 @@ struct PerCpu {
     members: Members,
 }
 
-/// Everybody has ended who was in the way.
+/// A system in which every blocking producer has ended.
 struct Dead;
 
 impl System for Dead {

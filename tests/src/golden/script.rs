@@ -72,7 +72,7 @@ impl Script {
         self.producer.as_mut().unwrap()
     }
 
-    /// Notes an item at the head, and what an exact ring evicts for it.
+    /// Notes an item at the head, and the records that an exact ring evicts for it.
     pub(super) fn stands(&mut self, size: u64, kind: Kind) {
         self.items.push(Item { pos: self.head, size, kind });
         self.head += size;
@@ -175,7 +175,7 @@ impl Script {
         self.take(name, file)
     }
 
-    /// Returns the file with what must be found in it by this script's account.
+    /// Returns the file with its expected content by this script's account.
     pub(super) fn take(&self, name: &'static str, mut file: Vec<u8>) -> Golden {
         assert_eq!(word(&file, "data_head"), self.head, "{name}: data_head");
         assert_eq!(word(&file, "data_tail"), self.tail, "{name}: data_tail");
@@ -204,7 +204,7 @@ impl Script {
         let gone = self.before(self.tail);
         let overwrites = self.options.policy == Policy::Overwrite;
         let overwritten = if overwrites { gone } else { Count::default() };
-        // A reader that moves the tail and keeps no totals has read what was before it.
+        // A reader that moves the tail and keeps no totals has read everything before it.
         let (consumer_pos, read) =
             if overwrites { (self.consumed, self.read) } else { (self.tail, gone) };
         let items: Vec<_> = self
@@ -213,7 +213,7 @@ impl Script {
             .filter(|item| (self.tail..self.head).contains(&item.pos))
             .filter_map(shown)
             .collect();
-        // What an overwrite ring's consumer finds before them.
+        // The loss that an overwrite ring's consumer finds before them.
         let lapped = (overwrites && consumer_pos < self.tail).then(|| {
             let before = self.before(consumer_pos);
             json!({

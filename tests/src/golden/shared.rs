@@ -24,7 +24,7 @@ fn shared_drop() -> Golden {
     ring.discard(&c, open);
     ring.batch(&a, &[text(0, 30), text(1, 8), text(2, 0)], 48);
     ring.publish(&c, 4096, &text(3, 1000));
-    // The lock, as it is held by a producer that is stopped.
+    // The lock, held by a producer that is stopped.
     ring.set("shared_lock", 1 | 1 << 16);
     ring.refused(&b, 10, ReserveError::Contended { slot: 0 });
     ring.set("shared_lock", 0);

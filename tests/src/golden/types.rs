@@ -15,7 +15,7 @@ pub(super) fn all() -> Vec<Golden> {
     vec![typed()]
 }
 
-/// What a valve did.
+/// An event of a valve.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable, Record)]
 #[record(name = "golden.Valve", id = 5000)]

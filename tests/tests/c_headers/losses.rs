@@ -15,7 +15,7 @@ use std::path::Path;
 /// A loss: position, cause, records, bytes.
 type Loss = (u64, Cause, u64, u64);
 
-/// What a reader returned before it found nothing: how many records, and each loss.
+/// The items that a reader returned before it found nothing: the number of records, and each loss.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     records: u64,
@@ -51,7 +51,7 @@ impl Found {
         true
     }
 
-    /// Returns what a Rust consumer finds that reads at most so many items, and releases them.
+    /// Returns the items of a Rust consumer that reads at most so many items, and releases them.
     fn by_rust(ring: &Path, most: u64) -> Self {
         let mut consumer = Consumer::attach(ring).unwrap();
         let mut found = Found::default();
@@ -106,8 +106,8 @@ const SIZE: u64 = 4096;
 /// Of a payload that no ring of this size takes.
 const TOO_LONG: usize = 5000;
 
-/// A reader of either kind is told of all refused records before it finds nothing, whether or not their
-/// producer lives, and not once more after it was restarted.
+/// A reader of either kind returns all refused records as losses before it finds nothing, whether or not their
+/// producer lives, and does not return them again after a restart.
 #[test]
 fn a_c_reader_is_told_of_every_loss_at_its_end_and_once() {
     let dir = ring_dir();
@@ -177,7 +177,7 @@ fn a_marker_that_comes_later_reports_to_c_only_the_rest() {
     assert_eq!(Found::by_c(&exe, "items", &ring), all, "an observer, for the first time");
     let rest = Found { records: 1, lost: vec![(0, Cause::TooLarge, 3, 3 * bytes)] };
     assert_eq!(Found::by_c(&exe, "unread", &ring), rest);
-    // A marker of what was told already is no item.
+    // A marker of losses that were already returned is no item.
     assert_eq!(writer.publish(1, TOO_LONG), 1);
     assert_eq!(Found::by_c(&exe, "unread", &ring).refused(), 1);
     assert_eq!(writer.publish(1, 40), 0);
@@ -198,7 +198,7 @@ fn a_ring_that_rust_and_c_consume_in_turn_neither_loses_nor_doubles_a_loss() {
         for round in 0..24u64 {
             refused += writer.publish(round * 29 % 200, 40);
             refused += writer.publish(round % 3, TOO_LONG);
-            // Some of the Rust ones leave markers and records behind.
+            // Some of the Rust readers leave markers and records behind.
             let (found, complete) = match round % 4 {
                 0 => (Found::by_rust(&ring, u64::MAX), true),
                 2 => (Found::by_rust(&ring, 5 + round), false),

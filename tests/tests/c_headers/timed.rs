@@ -118,7 +118,7 @@ fn times_rise_from_c_to_rust_and_back() {
             }
             c.kill();
             if round == 4 {
-                // The one that died had not noted its last record's time.
+                // The dead producer had not noted its last record's time.
                 let mut observer = Observer::attach(&ring, Start::Oldest).unwrap();
                 let mut last = 0;
                 while let Some(item) = observer.read().unwrap() {
@@ -139,8 +139,8 @@ fn times_rise_from_c_to_rust_and_back() {
     }
 }
 
-/// The times of a ring from before a reboot are not in the future: a producer in C begins again, and clears what perf's
-/// readers would compute from.
+/// The times of a ring from before a reboot are not in the future: a producer in C begins again, and clears the fields from
+/// which perf's readers would compute.
 #[test]
 fn a_c_producer_after_a_reboot_begins_again() {
     let dir = ring_dir();

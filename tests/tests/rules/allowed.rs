@@ -1,8 +1,8 @@
-//! The lists of what breaks a rule. They may only shrink.
+//! The lists of code that breaks a rule. They may only shrink.
 
 use std::collections::BTreeMap;
 
-/// Fails unless what breaks a rule is what the list has. `found` has a sentence for each name.
+/// Fails unless the code that breaks a rule equals the list. `found` has a sentence for each name.
 ///
 /// # Panics
 /// With a line for each name in one of the two that is not in the other.

@@ -35,7 +35,7 @@ fn a_file_outside_tests_has_at_most_450_lines() {
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }
 
-/// A test program is beside its folder, because a file in a folder of its own is no program to cargo.
+/// A test program is beside its folder, because cargo takes no file in a separate folder for a program.
 #[test]
 fn a_module_with_a_folder_is_its_mod_rs() {
     let files = SOURCES.rust.keys().filter(|path| !is_test(path));
@@ -50,8 +50,8 @@ fn a_module_with_a_folder_is_its_mod_rs() {
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }
 
-/// Cargo takes no file of `tests` for a program where a manifest says `autotests = false`. So a file that no other file
-/// declares would be a test that never runs.
+/// Cargo takes no file of `tests` for a program if a manifest says `autotests = false`. A file that no other file
+/// declares would therefore be a test that never runs.
 #[test]
 fn a_file_of_tests_is_a_part_of_its_program() {
     let (mut files, mut found) = (0, Vec::new());
@@ -68,7 +68,7 @@ fn a_file_of_tests_is_a_part_of_its_program() {
                 false => vec![format!("{folder}.rs"), format!("{folder}/mod.rs")],
             };
             let above = above.iter().find_map(|above| SOURCES.rust.get(above));
-            // A folder of which nothing is declared has data, such as what does not compile.
+            // A folder without any declared file has data, such as programs that do not compile.
             let Some(above) = above.filter(|above| top || above.bare.contains("mod ")) else {
                 continue;
             };

@@ -1,7 +1,7 @@
-//! The modules of a crate, and what each imports from which.
+//! The modules of a crate, and the imports of each.
 //!
 //! A file imports another if a path in it (`use`, an expression, a type, the tokens of a macro)
-//! leads into the other's module. `mod x;` alone is no import: a parent may declare and re-export a
+//! leads into the other file's module. `mod x;` alone is no import: a parent may declare and re-export a
 //! module that does not know it.
 
 use crate::rules::sources::{SOURCES, Source, is_name, is_test};
@@ -21,7 +21,7 @@ pub(crate) struct Graph {
     paths: Vec<Import>,
     /// The module of each macro at the crate's root.
     macros: BTreeMap<String, Module>,
-    /// What the root's file defines, and does not only re-export.
+    /// The names that the root's file defines, and does not only re-export.
     defined: BTreeSet<String>,
 }
 
@@ -42,7 +42,7 @@ impl Graph {
         graph
     }
 
-    /// Reads the file of a module, and those that it declares.
+    /// Reads the file of a module, and the files that it declares.
     fn read(&mut self, file: &str, module: Module, test: bool) {
         let source = SOURCES.rust.get(file).unwrap_or_else(|| panic!("there is no {file}"));
         self.files.insert(module.clone(), file.to_owned());
@@ -86,7 +86,7 @@ impl Graph {
         Some((at, rest))
     }
 
-    /// Returns each file, and those that it imports.
+    /// Returns each file, and the files that it imports.
     pub(crate) fn arrows(&self) -> Arrows<'_> {
         self.arrows_of(&|_| true)
     }
@@ -113,7 +113,7 @@ impl Graph {
         arrows
     }
 
-    /// Returns each file that imports from the crate's root what the root only re-exports, with the names.
+    /// Returns each file that imports names from the crate's root which the root only re-exports, with the names.
     pub(crate) fn through_the_root(&self) -> BTreeMap<&str, BTreeSet<String>> {
         let mut through: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         for import in self.paths.iter().filter(|import| !import.test) {
@@ -166,7 +166,7 @@ struct Reader<'a> {
     module: Module,
     /// In a test, or at the beginning of an item that is for tests alone.
     test: bool,
-    /// What to return to at the end of each block: whether it is a module's, and `test` before its item.
+    /// The state to restore at the end of each block: whether it is a module's, and `test` before its item.
     blocks: Vec<(bool, bool)>,
     /// `test` before the present item.
     test_before: bool,
@@ -319,11 +319,11 @@ impl<'a> Reader<'a> {
     /// Reads a `use` tree: a path for each leaf.
     fn import(&mut self) {
         self.at += 1;
-        // From another crate, or what a type captures.
+        // From another crate, or the captures of a type.
         if matches!(self.token(0), "::" | "<") {
             return;
         }
-        // What is before each open brace, and what is before the present leaf.
+        // The path before each open brace, and the path before the present leaf.
         let (mut prefixes, mut path): (Vec<Vec<String>>, Vec<String>) = (vec![], vec![]);
         loop {
             match self.token(0) {
@@ -353,7 +353,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Notes what the root's file defines.
+    /// Notes a name that the root's file defines.
     fn define(&mut self, keyword: &str) {
         const KEYWORDS: [&str; 8] =
             ["const", "enum", "fn", "static", "struct", "trait", "type", "union"];

@@ -17,7 +17,7 @@ const ELSEWHERE: [(&str, &str); 2] = [
 /// Numbers below occur for other reasons, and so do powers of two.
 const LEAST: usize = 1024;
 
-/// A number is an offset if it is that of a field of the header page, or if an instruction in assembly adds it to a
+/// A number is an offset if it is the offset of a field of the header page, or if an instruction in assembly adds it to a
 /// register. `offset_of!` has the same value, in `asm!` as an operand `NAME = const offset_of!(Header, field)`.
 #[test]
 fn byte_offsets_are_written_in_crates_abi_only() {
@@ -59,7 +59,7 @@ fn byte_offsets_are_written_in_crates_abi_only() {
     );
 }
 
-/// Returns the decimal numbers of a text, without those that are parts of names or of fractions.
+/// Returns the decimal numbers of a text, without parts of names or of fractions.
 fn numbers_in(text: &str) -> impl Iterator<Item = (usize, &str, usize)> {
     let bytes = text.as_bytes();
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! The rules about orderings of memory: which crate orders what, and with which letters.
+//! The rules about orderings of memory: the crates that order accesses, and the letters.
 
 use crate::rules::allowed;
 use crate::rules::sources::{SOURCES, Source, is_name, words};
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 const ORDERS: [&str; 5] = ["Relaxed", "Acquire", "Release", "AcqRel", "SeqCst"];
 
-/// What accesses an atomic, with an ordering.
+/// The calls that access an atomic, with an ordering.
 const CALLS: [&str; 13] = [
     "load",
     "store",
@@ -23,7 +23,7 @@ const CALLS: [&str; 13] = [
     "fetch_update",
 ];
 
-/// Names of atomics that their files do not declare, by file, and what each is. The first three are words of rings.
+/// Names of atomics that their files do not declare, by file, and the meaning of each. The first three are words of rings.
 const ELSEWHERE: [(&str, &str); 18] = [
     ("crates/shm/src/map/cpu_window.rs newest_timestamp", "a word of the ring"),
     ("crates/shm/src/map/inspect.rs stuck_pos", "a word of the ring"),
@@ -120,8 +120,8 @@ fn last_name(receiver: &str) -> String {
     if name.is_empty() { "?".to_owned() } else { name.to_owned() }
 }
 
-/// Returns whether a file declares an atomic of a name: a field, a static, or a variable. A reference is none, because it may
-/// lead anywhere.
+/// Returns whether a file declares an atomic of a name: a field, a static, or a variable. A reference is no declaration,
+/// because it may lead anywhere.
 fn declares(code: &str, name: &str) -> bool {
     if name.bytes().all(|byte| byte.is_ascii_digit()) {
         // A field of a tuple.

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 /// A Rust file.
 pub(crate) struct Source {
     pub(crate) text: String,
-    /// The text without comments, and without what strings and characters contain. Spaces are in their places, so that a
+    /// The text without comments, and without the content of strings and characters. Spaces replace them, so that a
     /// byte has the same position.
     pub(crate) bare: String,
     /// The same without `#[cfg(test)]` modules.
@@ -93,7 +93,7 @@ fn bare(text: &str) -> String {
     let mut at = 0;
     while at < bytes.len() {
         let rest = &bytes[at..];
-        // What is to be blanked, and where to continue.
+        // The range to blank, and the position to continue from.
         let (blank, next) = match rest {
             [b'/', b'/', ..] => {
                 let end = at + find(rest, b"\n").unwrap_or(rest.len());

@@ -1,4 +1,4 @@
-//! Seeds kept of what fuzzing found. `tests/fuzz/corpus/TARGET.hex` has a line for each, in
+//! Seeds kept from fuzzing. `tests/fuzz/corpus/TARGET.hex` has a line for each, in
 //! hexadecimal, the smallest first: `tools/fuzz keep` writes these files.
 
 use super::seed::Seed;

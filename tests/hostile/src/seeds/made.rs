@@ -1,4 +1,4 @@
-//! Seeds made of the golden files, and of what each target's bytes mean.
+//! Seeds made from the golden files, and from the meaning of each target's bytes.
 
 use super::seed::Seed;
 use crate::events::golden_types;

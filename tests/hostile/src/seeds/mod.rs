@@ -25,8 +25,8 @@ pub fn write(target: &str) {
     }
 }
 
-/// Returns the seeds of a target by their kind: those made of the golden files, those kept of what
-/// fuzzing found, and past findings.
+/// Returns the seeds of a target by their kind: made from the golden files, kept from
+/// fuzzing, and past findings.
 ///
 /// # Panics
 /// If a seed cannot be read.
@@ -35,7 +35,7 @@ pub fn of(target: &str) -> [(&'static str, Vec<Seed>); 3] {
     [("made", made::of(target)), ("kept", kept::of(target)), ("crash", crashes(target))]
 }
 
-/// Returns the files in `tests/hostile/crashes/TARGET`. Most targets have no such folder.
+/// Returns the files in `tests/hostile/crashes/TARGET`. Most targets lack the folder.
 fn crashes(target: &str) -> Vec<Seed> {
     let folder = workspace().join("tests/hostile/crashes").join(target);
     let files = match folder.read_dir() {

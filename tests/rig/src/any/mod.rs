@@ -91,7 +91,7 @@ impl Layout {
     }
 }
 
-/// Bytes for some position, and the pointers among them to what precedes them.
+/// Bytes for some position, and their pointers to preceding bytes.
 #[derive(Default)]
 pub struct Inline {
     pub bytes: Vec<u8>,
@@ -198,7 +198,7 @@ impl Model {
         }
     }
 
-    /// Writes any value of it: returns its bytes and its JSON, and writes what it points to into
+    /// Writes any value of it: returns its bytes and its JSON, and writes the targets of its pointers into
     /// the archive.
     pub fn write(&self, rng: &mut Rng, layout: Layout, archive: &mut Vec<u8>) -> (Inline, Json) {
         let (bytes, json) = match self {

@@ -48,7 +48,7 @@ fn labels() -> impl Strategy<Value = Vec<(i64, String)>> {
     })
 }
 
-/// Returns any shape, with or without those of archives.
+/// Returns any shape, with or without the shapes of archives.
 pub fn model(archived: bool) -> BoxedStrategy<Model> {
     let bytes = || prop::sample::select(vec![1usize, 2, 4, 8, 16]);
     let leaf = prop_oneof![

@@ -15,7 +15,7 @@ pub struct Point {
     pub service: String,
     pub name: String,
     pub unit: String,
-    /// Those that are texts.
+    /// The attributes that are texts.
     pub attributes: BTreeMap<String, String>,
     pub value: f64,
     /// ns since 1970; 0 if unknown.

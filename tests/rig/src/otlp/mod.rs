@@ -48,7 +48,7 @@ pub struct Got {
     pub asked: Vec<(String, Vec<String>, Instant)>,
     /// The next answers.
     pub replies: VecDeque<Reply>,
-    /// The answer to all others; success if there is none.
+    /// The answer to all other requests; success if it is `None`.
     pub otherwise: Option<Reply>,
     /// The value of `authorization` without which the answer is 401, with `Retry-After: 600`.
     pub token: Option<String>,
@@ -70,7 +70,7 @@ impl Server {
         Server::at("127.0.0.1:0".parse().unwrap(), Arc::default())
     }
 
-    /// Starts again at this address with what was received before.
+    /// Starts again at this address with the requests received before.
     pub fn at(address: SocketAddr, got: Arc<Mutex<Got>>) -> Self {
         let listener = bind(address);
         let address = listener.local_addr().unwrap();
@@ -138,7 +138,7 @@ pub fn at_socket(path: &Path) -> Arc<Mutex<Got>> {
     let its = Arc::clone(&got);
     std::thread::spawn(move || {
         while let Ok((stream, _)) = listener.accept() {
-            // It has what of a `TcpStream` is used.
+            // It has the used functions of a `TcpStream`.
             let (stream, got) = (TcpStream::from(OwnedFd::from(stream)), Arc::clone(&its));
             std::thread::spawn(move || while serve(&stream, &got).is_some() {});
         }

@@ -12,7 +12,7 @@ use perfring_tests::NUMBERED;
 use perfring_tests::shared::{Raw, balance, reporter, said};
 use std::path::{Path, PathBuf};
 
-/// The process that is stopped and killed, as named in its payloads; its signal handler; the others are
+/// The number in the payloads of the process that is stopped and killed; the number of its signal handler; the others are
 /// 1 to 3.
 pub(crate) const VICTIM: u64 = 9;
 pub(crate) const HANDLER: u64 = 8;
@@ -33,7 +33,7 @@ pub(crate) fn go_to(cpu: usize) {
     may_run_on(&[cpu]);
 }
 
-/// Lets this thread, and what it starts, run on these CPUs.
+/// Lets this thread, and its children, run on these CPUs.
 pub(crate) fn may_run_on(cpus: &[usize]) {
     let mut set = CpuSet::new();
     cpus.iter().for_each(|cpu| set.set(*cpu).unwrap());
@@ -54,14 +54,14 @@ pub(crate) struct Others {
     pub(crate) dir: PathBuf,
     /// Where the victim runs.
     pub(crate) here: usize,
-    /// Another CPU, if there is one.
+    /// Another CPU, if the machine has one.
     pub(crate) there: usize,
     pub(crate) rings: Vec<One>,
     producers: [CpuProducer; 3],
     seqs: [u64; 3],
-    /// What must be read.
+    /// The records that must be read.
     expected: Vec<Entry>,
-    /// What was read since.
+    /// The records that were read since.
     seen: Vec<Entry>,
     pub(crate) refused: u64,
     lost: u64,
@@ -175,12 +175,12 @@ impl Others {
         }
     }
 
-    /// Returns where a record stands among those that were read since the last check.
+    /// Returns the place of a record among the records read since the last check.
     pub(crate) fn position(&self, who: u64, seq: u64) -> Option<usize> {
         self.seen.iter().position(|entry| (entry.1, entry.2) == (who, seq))
     }
 
-    /// Reads everything, and checks that it is what must be there, each once and in order; and that all
+    /// Reads everything, and checks that each expected record is read once and in order, and that all
     /// totals are exact.
     pub(crate) fn check(&mut self, what: &str) {
         self.read();
@@ -217,7 +217,7 @@ impl Others {
         assert_eq!(self.lost, refused);
     }
 
-    /// Ends what a dead process left in the victim's ring, and checks that this was what could be seen there.
+    /// Ends a dead process's reservations in the victim's ring, and checks that they equal the visible open reservations.
     pub(crate) fn recover(&self, what: &str) -> Recovered {
         let raw = Raw::read(self.ring());
         let recovered = recover(self.ring()).unwrap();

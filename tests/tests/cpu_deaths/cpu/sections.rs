@@ -87,14 +87,14 @@ fn play(stage: &mut Stage<'_>, fate: Fate, at: (usize, Point), seq: u64, publish
         }
         Fate::Move => {
             stage.victim().move_to(there);
-            // They open what it has closed.
+            // The others open the ring that it has closed.
             let opened = nth % 2 == 0;
             if opened {
                 stage.others.publish_all(1);
             }
             assert_eq!(stage.victim().finish(), "ok", "{what}");
             stage.victim().move_to(here);
-            // If it has closed the ring, it goes on there under the lock.
+            // If it has closed the ring, it continues there under the lock.
             if !published && (scene.short() || !point.stored || opened) {
                 cpu = there;
             }
@@ -128,7 +128,7 @@ pub(crate) fn held() {
             let mut answers = BufReader::new(&stream).lines().map(Result::unwrap);
             writeln!(&stream, "hold").unwrap();
             assert_eq!(answers.next().unwrap(), "held");
-            // The limit first: nobody finds the ring open without it.
+            // The limit first: no process finds the ring open without it.
             let peer = File::options().write(true).open(&ring).unwrap();
             for (name, value) in [("cpu_limit", u64::MAX >> 2), ("cpu_state", 0)] {
                 let field = FIELDS.iter().find(|field| field.name == name).unwrap();

@@ -29,7 +29,7 @@ pub(crate) fn stepped() {
                 assert!(answer.starts_with("Contended"), "{}: {answer}", scene.name);
                 assert!(!stage.is_there(seq), "{}", scene.name);
                 stage.others.refused += 1;
-                // The others, and itself once nobody steps it.
+                // The others, and the victim itself once it is not stepped.
                 stage.others.publish_all(3);
                 let (seq, call) = stage.next();
                 assert_eq!(stage.victim().call(&call), "ok", "{}", scene.name);

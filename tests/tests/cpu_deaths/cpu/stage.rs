@@ -1,4 +1,4 @@
-//! A scene, and what the victim does in it: it is started, brought to a point of a call, and goes on.
+//! A scene, and the victim's actions in it: it is started, brought to a point of a call, and continues.
 
 use super::others::*;
 use super::traced::*;
@@ -9,7 +9,7 @@ use perfring_producer::Options;
 use perfring_tests::stepped::OneCpu;
 use std::path::Path;
 
-/// What becomes of a process where it has stopped.
+/// The fate of a process at its stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Death,
@@ -90,7 +90,7 @@ impl<'a> Stage<'a> {
         Stage { scene, args, cpus, others, victim: None, seq: 0, missed: 0 }
     }
 
-    /// Returns the victim, which is started first if there is none.
+    /// Returns the victim, which is started first if necessary.
     pub(crate) fn victim(&mut self) -> &mut Traced {
         if self.victim.is_none() {
             // It attaches to the rings of all CPUs that it may run on.
@@ -147,7 +147,7 @@ impl<'a> Stage<'a> {
         self.others.position(who, seq).is_some()
     }
 
-    /// Checks all losses. What was refused to a signal handler is counted by its process's next call that is no
+    /// Checks all losses. The refusals of a signal handler are counted by its process's next call that is no
     /// sequence.
     pub(crate) fn settle(&mut self) {
         self.seq += 1;
@@ -162,7 +162,7 @@ impl<'a> Stage<'a> {
         self.victim.take().unwrap().kill();
     }
 
-    /// Interrupts the victim, which goes on to the end of its call. Returns whether its handler published.
+    /// Interrupts the victim, which continues to the end of its call. Returns whether its handler published.
     pub(crate) fn interrupt(&mut self, seq: u64, what: &str) -> bool {
         let victim = self.victim();
         victim.signal(Signal::SIGUSR1);

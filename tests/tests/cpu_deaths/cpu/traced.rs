@@ -1,7 +1,7 @@
 //! A process that is stopped at any instruction of a restartable sequence.
 //!
 //! Single steps do not get there: the return from each trap aborts the sequence. A breakpoint does, and
-//! the thread is then inside: the kernel aborts its sequence when it goes on. To count instructions,
+//! the thread is then inside: the kernel aborts its sequence when it continues. To count instructions,
 //! the tracer clears the thread's `rseq_cs` word, so that the kernel knows of no sequence, and steps.
 
 use nix::libc;
@@ -78,7 +78,7 @@ impl Traced {
         let (sections, planted) = (Vec::new(), Vec::new());
         let mut traced = Traced { driven, pid, sections, base: from, area: 0, planted };
         traced.move_to(cpu);
-        // What is needed of its memory can be read while it is stopped.
+        // The needed parts of its memory can be read while it is stopped.
         traced.begin("publish 9 0 64");
         traced.area = rseq_area(pid);
         traced.sections = (from..to)
@@ -181,7 +181,7 @@ impl Traced {
         }
     }
 
-    /// Executes one instruction, also in a sequence, which goes on as if it were none.
+    /// Executes one instruction, also in a sequence, which continues like ordinary code.
     pub(crate) fn step_through(&self) -> bool {
         if self.is_inside() {
             self.write(self.area + RSEQ_CS, 0);
@@ -256,7 +256,7 @@ impl Traced {
         true
     }
 
-    /// Tells the kernel again about the sequence that this is in, if it was hidden to come here.
+    /// Shows the kernel the thread's sequence again, if the sequence was hidden to get here.
     pub(crate) fn show(&self) {
         let at = self.at();
         if let Some(section) = self.sections.iter().find(|section| section.has(at)) {

@@ -1,4 +1,4 @@
-//! Plays the instructions between closing a ring and opening it, and those of a publish under the lock.
+//! Plays the instructions between closing a ring and opening it, and the instructions of a publish under the lock.
 
 use super::stage::*;
 use super::traced::*;
@@ -88,10 +88,10 @@ fn is_of(scene: &Scene, word: RecordWord) -> bool {
     word.is_data() && word.owner().is_none() && word.size() == scene.size()
 }
 
-/// Instructions between those that change the ring, per scene.
+/// Instructions that do not change the ring, per scene.
 const SPREAD: u64 = 8;
 
-/// Plays the instructions between closing a ring and opening it, and those of a publish under the lock.
+/// Plays the instructions between closing a ring and opening it, and the instructions of a publish under the lock.
 pub(crate) fn between(fate: Fate) {
     let mut plays = 0;
     with_cpus(|cpus| {
@@ -129,7 +129,7 @@ pub(crate) fn between(fate: Fate) {
                             reclaimed += stage.others.recover(&what).swept.len();
                         }
                         stage.others.publish_all(3);
-                        // In an open ring, nobody else takes the lock of the dead.
+                        // In an open ring, no other process takes the lock of the dead process.
                         stage.others.recover(&what);
                         // Not before it has ended, and no other death undoes that.
                         assert_eq!(stage.is_there(seq), ended, "{what}");

@@ -1,4 +1,4 @@
-//! What is done to a shared ring, and by which process.
+//! The actions on a shared ring, and their processes.
 
 use perfring_abi::record_size;
 use perfring_consumer::{Consumer, Policy};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub(crate) const STEPS_MAX: usize = 200_000;
 /// Deaths of a scene that are spread over its steps, besides those after each change.
 pub(crate) const SPREAD: usize = 8;
-/// The producer that steps, as named in its payloads.
+/// The number in the payloads of the producer that steps.
 pub(crate) const VICTIM: u64 = 9;
 
 /// Starts a victim and waits for its first stop.
@@ -40,7 +40,7 @@ pub(crate) enum Fate {
     Stop,
 }
 
-/// What is done to a ring, and its state before.
+/// The actions on a ring, and its state before.
 pub(crate) struct Scene {
     pub(crate) name: &'static str,
     pub(crate) scenario: &'static str,

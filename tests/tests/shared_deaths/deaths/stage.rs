@@ -1,5 +1,5 @@
 //! One scene played once: the victim is brought to a point and dies or stops, and then the others
-//! go on.
+//! continue.
 
 use super::scenes::*;
 use perfring_consumer::{
@@ -53,7 +53,7 @@ impl Stage<'_> {
         std::fs::copy(&self.template, &self.ring).unwrap();
         let attach = || {
             let producer = SharedProducer::attach(&self.ring).unwrap();
-            // Long enough to meet who stands with the lock, in each of many plays.
+            // Long enough to find a stopped holder of the lock, in each of many plays.
             producer.set_lock_wait(Duration::from_millis(1));
             producer
         };
@@ -212,7 +212,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Checks that the ring goes on soon, although no process needs the space and none sleeps.
+    /// Checks that the ring continues soon, although no process needs the space and none sleeps.
     pub(crate) fn publish_past(&self, others: &mut Others<'_>, slot: u32) {
         let mut calls = 0;
         while Raw::read(&self.ring).open(slot) > 0 {
@@ -247,7 +247,7 @@ impl Stage<'_> {
         assert_eq!(p.written, gone.plus(totals.present));
         let stat = Stat::read(&self.ring).unwrap();
         if !self.scene.successor {
-            // The slots also count what is committed and not yet published: single records, by
+            // The slots also count committed records that are not published yet: single records, by
             // their words, and of the victim's batch either nothing or all.
             let beyond =
                 raw.beyond().iter().filter(|(_, w)| w.is_data() && w.owner().is_none()).count()
@@ -347,7 +347,7 @@ impl Stage<'_> {
         }
     }
 
-    /// The others go on, and the totals are checked.
+    /// The others continue, and the totals are checked.
     pub(crate) fn finish(
         &self,
         mut others: Others<'_>,
@@ -359,7 +359,7 @@ impl Stage<'_> {
         let drop_ring = scene.options.policy == Policy::Drop;
         others.drain();
         for who in 0..3 {
-            // The last in the AUX area, where there is one.
+            // The last payload is in the AUX area, if the ring has one.
             let lens =
                 if scene.options.aux_size > 0 { &[100, 1000, 9000][..] } else { &[100, 1000] };
             for &len in lens {
@@ -374,7 +374,7 @@ impl Stage<'_> {
         let longest = others.longest;
         let Others { mut reported, consumer, .. } = others;
         let mut consumer = consumer.unwrap();
-        // One more producer, and what it finds.
+        // One more producer, and its result.
         SharedProducer::attach(ring).map_or_else(
             |error| {
                 assert!(scene.successor && matches!(error, AttachError::Slots { .. }), "{error}")
@@ -422,7 +422,7 @@ impl Stage<'_> {
     }
 }
 
-/// Returns what live producers still have to report.
+/// Returns the losses that live producers still have to report.
 pub(crate) fn others_unreported(stat: &Stat, slot: u32) -> u64 {
     let others = stat.producers.iter().filter(|one| one.number != slot);
     others
