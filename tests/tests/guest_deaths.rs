@@ -72,6 +72,19 @@ impl Guest {
         false
     }
 
+    /// Returns a guest that `start` started and whose producers run. Counts those that hung before: none of our code has run in
+    /// them.
+    fn producing(hung: &mut u64, most: u64, mut start: impl FnMut() -> Self) -> Self {
+        loop {
+            let mut guest = start();
+            if guest.has_said("PRODUCING") {
+                return guest;
+            }
+            *hung += 1;
+            assert!(*hung <= most, "{hung} guests have not started");
+        }
+    }
+
     fn is_over(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
@@ -136,19 +149,13 @@ fn rings_on_persistent_memory_survive_guests_that_die_at_random_moments() {
     let (mut panics, mut files, mut hung) = (0, 0, 0);
     for nth in 0..guests {
         let memory = dir.path().join(format!("memory{nth}"));
-        fs::copy(&template, &memory).unwrap();
-        let sync = rng.any().is_multiple_of(2);
+        // Of four guests, each has another of the four ends.
+        let (panic, sync) = (nth.is_multiple_of(2), (nth / 2).is_multiple_of(2));
         let command = format!("survivor flood /mnt/ring {PRODUCERS} {} 0", u8::from(sync));
-        let mut guest = loop {
-            let mut guest = Guest::start(&memory, &command);
-            if guest.has_said("PRODUCING") {
-                break guest;
-            }
-            // None of our code has run in it.
-            hung += 1;
-            assert!(hung <= 1 + guests / 20, "{hung} guests have not started");
+        let mut guest = Guest::producing(&mut hung, 1 + guests / 20, || {
             fs::copy(&template, &memory).unwrap();
-        };
+            Guest::start(&memory, &command)
+        });
         let (offset, layout) = find(&memory);
         let ring = PathBuf::from(format!("{}@{offset:#x}", memory.display()));
 
@@ -165,7 +172,7 @@ fn rings_on_persistent_memory_survive_guests_that_die_at_random_moments() {
             }
         }
         read += seen.records;
-        match rng.any().is_multiple_of(2) {
+        match panic {
             true => {
                 writeln!(guest.console, "c").unwrap();
                 panics += 1;
@@ -233,8 +240,7 @@ fn a_ring_in_one_huge_page_is_whole_in_the_core_file_of_its_guest() {
     let run = format!(
         "mkdir /huge && mount -t tmpfs -o huge=always none /huge && survivor flood /huge/ring {PRODUCERS} 0 10000"
     );
-    let mut guest = Guest::start_with(&["-monitor", &listens], &run);
-    assert!(guest.has_said("PRODUCING"), "the guest has not started");
+    let guest = Guest::producing(&mut 0, 2, || Guest::start_with(&["-monitor", &listens], &run));
     // The monitor prompts at first, and again when the dump is there.
     let mut monitor = UnixStream::connect(&monitor).unwrap();
     writeln!(monitor, "dump-guest-memory {}", core.display()).unwrap();
