@@ -23,7 +23,8 @@ def write(ring: str, *prices: str) -> None:
     """Publish an order for each price, and wait for room in a full ring."""
     with perfring.Producer.open_or_create(ring) as producer:
         for number, price in enumerate(prices):
-            producer.publish(Order(number, float(price)), timeout=10)
+            if not producer.publish(Order(number, float(price)), timeout=10):
+                raise TimeoutError(f"{ring} is full: no room for order {number}")
 
 
 def read(ring: str) -> None:

@@ -163,7 +163,11 @@ def test_the_readmes_flight_recorder_survives_sigkill(tmp_path: Path) -> None:
         service.wait()
     last = perfring.stat(ring)["written_records"] - 1
     done = subprocess.run(
-        [sys.executable, "last_words.py", ring], cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, "last_words.py", ring],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=WATCHDOG,
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -174,7 +178,7 @@ def test_the_readmes_flight_recorder_survives_sigkill(tmp_path: Path) -> None:
 
 def test_the_demo_reads_what_a_killed_process_left() -> None:
     demo = [sys.executable, "-m", "perfring", "demo"]
-    done = subprocess.run(demo, capture_output=True, text=True)
+    done = subprocess.run(demo, capture_output=True, text=True, timeout=WATCHDOG)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert "ended by SIGKILL" in done.stdout
@@ -193,7 +197,8 @@ def test_the_demo_reads_what_a_killed_process_left() -> None:
 
 
 def test_the_module_says_how_it_is_run() -> None:
-    done = subprocess.run([sys.executable, "-m", "perfring"], capture_output=True, text=True)
+    program = [sys.executable, "-m", "perfring"]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=WATCHDOG)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "usage: python -m perfring demo\n"
 
@@ -207,7 +212,8 @@ def test_the_programs_of_the_guide_run(page: str, tmp_path: Path) -> None:
     for number, program in enumerate(programs):
         file = tmp_path / f"program{number}.py"
         file.write_text(program.replace("/dev/shm", str(tmp_path)))
-        done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True)
+        command = [sys.executable, str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WATCHDOG)
         assert (done.returncode, done.stderr) == (0, "")
     if page == "coming_from.md":
         assert done.stdout == f"{sum(range(1000))}\n"
