@@ -17,6 +17,8 @@ pub(crate) struct Segment {
     /// Where it begins in the file.
     pub(crate) offset: u64,
     pub(crate) len: u64,
+    /// Its bytes if the file were long enough.
+    pub(crate) whole: u64,
     /// The physical address of its first byte: where pages begin follows from it.
     pub(crate) physical: u64,
 }
@@ -74,6 +76,8 @@ struct ElfSection {
 const CORE: u16 = 4;
 /// `PT_LOAD`
 const LOAD: u32 = 1;
+/// `ELFDATA2MSB`, in `ident[5]`
+const BIG_ENDIAN: u8 = 2;
 /// 64 bits, little-endian.
 const IDENT: [u8; 6] = *b"\x7fELF\x02\x01";
 
@@ -81,12 +85,12 @@ const IDENT: [u8; 6] = *b"\x7fELF\x02\x01";
 const OTHERS: [(&[u8], &str); 6] = [
     (
         b"KDUMP   ",
-        "it is a compressed kdump file: dump it as an ELF core with `makedumpfile -E -d 17`, or under qemu with \
+        "it is a compressed kdump file: dump it as an ELF core with `makedumpfile -E -d 16`, or under qemu with \
          `dump-guest-memory` without -z, -l and -s",
     ),
     (
         b"DISKDUMP",
-        "it is a compressed diskdump file: dump it as an ELF core with `makedumpfile -E -d 17`",
+        "it is a compressed diskdump file: dump it as an ELF core with `makedumpfile -E -d 16`",
     ),
     (
         b"makedumpfile\0",
@@ -125,8 +129,14 @@ fn other(file: &File) -> io::Result<Option<&'static str>> {
 
 /// Returns whether a file is a core file.
 pub(crate) fn is_core(file: &File) -> bool {
-    read::<ElfHeader>(file, 0)
-        .is_some_and(|header| header.ident.starts_with(b"\x7fELF") && header.kind == CORE)
+    read::<ElfHeader>(file, 0).is_some_and(|header| {
+        let kind = header.kind.to_ne_bytes();
+        let kind = match header.ident[5] {
+            BIG_ENDIAN => u16::from_be_bytes(kind),
+            _ => u16::from_le_bytes(kind),
+        };
+        header.ident.starts_with(b"\x7fELF") && kind == CORE
+    })
 }
 
 /// Returns the segments of a file, by their offsets, and without overlaps; or what to do first.
@@ -136,13 +146,13 @@ pub(crate) fn segments(file: &File, len: u64) -> io::Result<Vec<Segment>> {
         return Err(refuse(why));
     }
     if !is_core(file) {
-        return Ok(vec![Segment { offset: 0, len, physical: 0 }]);
+        return Ok(vec![Segment { offset: 0, len, whole: u64::MAX, physical: 0 }]);
     }
     let cut = || refuse("it is a core file whose list of segments is cut off: dump it again");
     let header: ElfHeader = read(file, 0).ok_or_else(cut)?;
     if !header.ident.starts_with(&IDENT) {
         return Err(refuse(
-            "it is a core file of 32 bits or of another byte order: read it on such a machine",
+            "it is a core file of 32 bits or of another byte order: perfring reads those of 64 bits, little-endian",
         ));
     }
     if usize::from(header.segment_size) != size_of::<ElfSegment>() {
@@ -152,15 +162,19 @@ pub(crate) fn segments(file: &File, len: u64) -> io::Result<Vec<Segment>> {
         MANY => read::<ElfSection>(file, header.sections_at).ok_or_else(cut)?.info,
         count => count.into(),
     };
+    if count > SEGMENTS_MAX {
+        let why = "more than any machine's memory has: dump it again";
+        return Err(refuse(&format!("it is a core file of {count} segments, {why}")));
+    }
     let mut segments = Vec::new();
-    for nth in 0..u64::from(count.min(SEGMENTS_MAX)) {
+    for nth in 0..u64::from(count) {
         let at = header.segments_at.checked_add(nth * size_of::<ElfSegment>() as u64);
         let segment: ElfSegment = at.and_then(|at| read(file, at)).ok_or_else(cut)?;
         // What is beyond the end was not written: a disk was full.
         let in_file = segment.in_file.min(len.saturating_sub(segment.offset));
-        if segment.kind == LOAD && in_file > 0 {
-            let ElfSegment { offset, physical, .. } = segment;
-            segments.push(Segment { offset, len: in_file, physical });
+        if segment.kind == LOAD && segment.in_file > 0 {
+            let ElfSegment { offset, physical, in_file: whole, .. } = segment;
+            segments.push(Segment { offset, len: in_file, whole, physical });
         }
     }
     segments.sort_by_key(|segment| (segment.offset, segment.len));
@@ -169,10 +183,11 @@ pub(crate) fn segments(file: &File, len: u64) -> io::Result<Vec<Segment>> {
     segments.retain_mut(|segment| {
         let skip = end.max(segment.offset) - segment.offset;
         segment.len = segment.len.saturating_sub(skip);
-        segment.offset += skip;
+        segment.whole = segment.whole.saturating_sub(skip);
+        segment.offset = segment.offset.saturating_add(skip);
         segment.physical = segment.physical.wrapping_add(skip);
-        end = end.max(segment.offset + segment.len);
-        segment.len > 0
+        end = end.max(segment.offset.saturating_add(segment.len));
+        segment.whole > 0
     });
     Ok(segments)
 }

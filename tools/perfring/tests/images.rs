@@ -5,9 +5,11 @@ use crate::files::exported;
 use perfring_consumer::Stat;
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::workspace;
+use perfring_testkit::wait::until;
 use serde_json::Value;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 const PAGE: usize = 4096;
 
@@ -240,8 +242,8 @@ fn an_image_without_a_ring_or_in_another_format_has_a_sentence() {
     says(&file(&[7; 9000]), 3, "no ring begins at a page of it");
     // The magic is a word, which also programs have in their texts.
     says(&file(&b"perfring".repeat(5000)), 3, "no ring begins at a page of it");
-    says(&file(b"KDUMP   and more"), 4, "makedumpfile -E -d 17");
-    says(&file(b"DISKDUMP"), 4, "makedumpfile -E -d 17");
+    says(&file(b"KDUMP   and more"), 4, "makedumpfile -E -d 16");
+    says(&file(b"DISKDUMP"), 4, "makedumpfile -E -d 16");
     says(&file(b"makedumpfile\0\0\0"), 4, "makedumpfile -R");
     says(&file(b"QFI\xfb\0\0"), 4, "qemu-img convert -O raw");
     says(&file(b"\x28\xb5\x2f\xfd"), 4, "zstd -d");
@@ -250,9 +252,16 @@ fn an_image_without_a_ring_or_in_another_format_has_a_sentence() {
     says("/dev/null", 1, "it is no regular file");
     let mut core = core(&[(0, vec![0; PAGE])]);
     says(&file(&core), 3, "no ring begins");
+    let sort = "it is a core file of 32 bits or of another byte order: perfring reads those of 64 bits, little-endian";
     core[4] = 1; // 32 bits
-    says(&file(&core), 4, "of 32 bits or of another byte order");
+    says(&file(&core), 4, sort);
     core[4] = 2;
+    core[5] = 2; // big-endian, and so is its kind
+    core[16..18].reverse();
+    says(&file(&core), 4, sort);
+    run(&["dump", &file(&core)], b"").refuses(4, sort);
+    core[5] = 1;
+    core[16..18].reverse();
     core[54] = 32; // bytes of a segment's entry
     says(&file(&core), 4, "a list of segments that no kernel writes");
 }
@@ -266,7 +275,7 @@ fn a_core_file_is_no_ring_and_the_command_that_finds_its_rings_is_named() {
     let kdump = write(&place, "kdump", &[&b"KDUMP   "[..], &[0; 9000]].concat());
     let out = place.path("out").to_str().unwrap().to_owned();
     let finds = format!("`perfring dump {core}` finds the rings in it");
-    let converts = "makedumpfile -E -d 17`, or under qemu with `dump-guest-memory` without -z, -l and -s; then \
+    let converts = "makedumpfile -E -d 16`, or under qemu with `dump-guest-memory` without -z, -l and -s; then \
                     `perfring dump --image NEW`";
     for (file, says) in [(&core, &*finds), (&kdump, converts)] {
         run(&["tail", file], b"").refuses(4, says);
@@ -284,6 +293,125 @@ fn a_core_file_is_no_ring_and_the_command_that_finds_its_rings_is_named() {
     }
 }
 
+/// Returns a ring's file with one record, and removes it.
+fn recorded(place: &Place, options: &[&str], text: &str) -> Vec<u8> {
+    let ring = place.ring(options);
+    publish(&ring, text.as_bytes());
+    let bytes = fs::read(&ring).unwrap();
+    fs::remove_file(ring).unwrap();
+    bytes
+}
+
+#[test]
+fn a_ring_that_is_cut_off_is_read_after_the_advice_if_there_is_any() {
+    let place = Place::new();
+    let ring = recorded(&place, &[], "to be read\n");
+    let short = ring.len() - 3 * PAGE;
+    // How long a copy is to be, by the note.
+    let wanted = |said: &str| -> Option<u64> {
+        said.split_once("`truncate -s ")?.1.split_once(" COPY`")?.0.parse().ok()
+    };
+    let segment = |len: usize| (0x10_0000, ring[..len].to_vec());
+    let last = core(&[(0, vec![0; PAGE]), segment(ring.len())]);
+    for (image, is_core) in [
+        ([vec![0; PAGE], ring[..short].to_vec()].concat(), false),
+        (last[..last.len() - 3 * PAGE].to_vec(), true),
+    ] {
+        let path = write(&place, "image", &image);
+        let done = run(&["dump", "--image", &path], b"");
+        assert_eq!(done.code(), 4, "{}", done.err());
+        let cut =
+            format!("{path}: the core file is cut off: {} bytes of memory are missing", 3 * PAGE);
+        assert_eq!(done.err().contains(&cut), is_core, "{}", done.err());
+        let len = wanted(&done.err()).unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(len).unwrap();
+        let done = run(&["dump", "--image", &path], b"");
+        assert_eq!((done.code(), done.out().as_str()), (0, "to be read\n"), "{}", done.err());
+    }
+    // A longer file would have no more of the ring.
+    for image in [core(&[segment(short), (0x90_0000, vec![0; PAGE])]), core(&[segment(short)])] {
+        let path = write(&place, "image", &image);
+        let done = run(&["dump", "--image", &path], b"");
+        assert_eq!(done.code(), 4, "{}", done.err());
+        assert_eq!(wanted(&done.err()), None, "{}", done.err());
+        assert!(done.err().contains("the memory after it was not dumped"), "{}", done.err());
+    }
+}
+
+#[test]
+fn a_ring_inside_a_ring_is_listed() {
+    let place = Place::new();
+    let mut outer = recorded(&place, &["--size", "1M"], "outer\n");
+    let inner = recorded(&place, &["--size", "4K", "--types-size", "0"], "inner\n");
+    let at = outer.len() - inner.len();
+    outer[at..].copy_from_slice(&inner);
+    let image = write(&place, "image", &outer);
+    for command in ["dump", "stat"] {
+        let done = run(&[command, "--image", &image], b"");
+        let (out, err) = (done.out(), done.err());
+        let lines: Vec<&str> = out.lines().collect();
+        assert_eq!((done.code(), lines.len()), (0, 2), "{out}{err}");
+        assert!(lines[0].starts_with(&format!("{image}@0x0: a ring at 0x0: ")), "{out}");
+        let inside = format!("{image}@{at:#x}: a ring at {at:#x} inside the ring at 0x0, whose");
+        assert!(lines[1].starts_with(&inside), "{out}");
+    }
+    let inner = run(&["dump", &format!("{image}@{at:#x}")], b"");
+    assert_eq!(inner.out(), "inner\n", "{}", inner.err());
+}
+
+#[test]
+fn a_thousand_bad_first_pages_hide_no_ring_and_more_rings_than_are_listed_are_counted() {
+    let place = Place::new();
+    let ring = recorded(&place, &[], "to be read\n");
+    let bad = {
+        let mut page = ring[..PAGE].to_vec();
+        let field = perfring_abi::FIELDS.iter().find(|field| field.name == "page_size").unwrap();
+        page[field.offset] = 3;
+        page
+    };
+    let image = write(&place, "image", &[bad.repeat(1500), ring.clone()].concat());
+    let done = run(&["dump", "--image", &image], b"");
+    assert_eq!((done.code(), done.out().as_str()), (0, "to be read\n"), "{}", done.err());
+    let left = "1490 further pages begin like a ring's, and are left out";
+    assert!(done.err().contains(left), "{}", done.err());
+
+    // One ring, and more inside it than are listed.
+    let image = write(&place, "image", &[ring.clone(), ring[..PAGE].repeat(1500), ring].concat());
+    let done = run(&["dump", "--image", &image], b"");
+    assert_eq!((done.code(), done.out().lines().count()), (0, 1000), "{}", done.err());
+    assert!(done.err().contains("further rings are left out"), "{}", done.err());
+}
+
+#[test]
+fn a_core_file_with_many_segments_has_their_number_elsewhere() {
+    let place = Place::new();
+    let ring = recorded(&place, &[], "to be read\n");
+    let mut bytes = core(&[(0, vec![0; PAGE]), (0x10_0000, ring)]);
+    let section = bytes.len();
+    bytes.resize(section + 64, 0);
+    bytes[40..48].copy_from_slice(&(section as u64).to_le_bytes());
+    bytes[56..58].copy_from_slice(&u16::MAX.to_le_bytes());
+    let of = |segments: u32| {
+        let mut bytes = bytes.clone();
+        bytes[section + 44..][..4].copy_from_slice(&segments.to_le_bytes());
+        run(&["dump", &write(&place, "image", &bytes)], b"")
+    };
+    let done = of(2);
+    assert_eq!((done.code(), done.out().as_str()), (0, "to be read\n"), "{}", done.err());
+    of(1).refuses(3, "no ring begins at a page of it");
+    of((1 << 20) + 1)
+        .refuses(4, "it is a core file of 1048577 segments, more than any machine's memory has");
+}
+
+#[test]
+fn a_directory_is_no_image() {
+    let place = Place::new();
+    let dir = place.0.path().to_str().unwrap();
+    for command in ["dump", "stat"] {
+        run(&[command, "--image", dir], b"").refuses(1, "it is a directory: name a file in it");
+    }
+}
+
 /// Damage of every kind ends in a sentence and a code, soon, and never in a signal.
 #[test]
 fn no_image_makes_it_panic_or_hang() {
@@ -296,7 +424,10 @@ fn no_image_makes_it_panic_or_hang() {
     let mut codes = [0; 6];
     let mut look = |bytes: &[u8], what: &dyn std::fmt::Debug| {
         fs::write(&path, bytes).unwrap();
-        let done = run(&["dump", "-q", "--image", path.to_str().unwrap()], b"");
+        let mut command = perfring(&["dump", "-q", "--image", path.to_str().unwrap()]);
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+        until(format!("{what:?} ends"), || child.try_wait().unwrap().is_some());
+        let done = Done(child.wait_with_output().unwrap());
         let code = usize::try_from(done.code()).unwrap();
         assert!([0, 1, 3, 4].contains(&code), "{what:?}: {code}: {}", done.err());
         assert!(!done.err().contains("panicked"), "{what:?}: {}", done.err());

@@ -57,6 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     args.format.check()?;
     if let Location::File(dir) = &args.ring
         && dir.is_dir()
+        && !args.image
     {
         return directory(args, dir, &stop);
     }

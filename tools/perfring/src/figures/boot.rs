@@ -14,6 +14,9 @@ pub(crate) enum Boot {
     Unknown,
 }
 
+/// Said of a ring that is not of this boot.
+pub(crate) const OTHER: &str = "of another boot or another machine";
+
 /// Returns where a ring was made.
 pub(crate) fn of(layout: &Layout) -> Boot {
     let here = fs::read_to_string("/proc/sys/kernel/random/boot_id");
@@ -27,5 +30,5 @@ pub(crate) fn of(layout: &Layout) -> Boot {
 
 /// Says that a ring is not of this boot; `None` if it is, or if that is not known.
 pub(crate) fn sentence(layout: &Layout) -> Option<&'static str> {
-    (of(layout) == Boot::Other).then_some("of another boot or another machine")
+    (of(layout) == Boot::Other).then_some(OTHER)
 }

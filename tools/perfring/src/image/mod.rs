@@ -8,10 +8,10 @@ use crate::args::show_size;
 use crate::columns;
 use crate::core_file;
 use crate::failure::{Failure, note, summary};
-use crate::figures::boot;
+use crate::figures::boot::{self, Boot};
 use crate::output::json::line;
 use crate::stop::Stop;
-use perfring_consumer::{Item, Layout, Location, Snapshot, error::BadRing};
+use perfring_consumer::{AttachError, Item, Layout, Location, Snapshot, error::BadRing};
 use perfring_export::Stream;
 use perfring_figures::accounts::Balance;
 use perfring_figures::owner::count;
@@ -62,7 +62,7 @@ pub(crate) fn only_ring(
         .filter_map(|found| Some((found, found.layout.ok()?, at(&path, found.offset))))
         .collect();
     refused(image, &scan);
-    match rings.iter().filter(|(found, ..)| found.inside.is_none()).collect::<Vec<_>>()[..] {
+    match &rings[..] {
         [] if !scan.found.is_empty() => Err(Failure::Damaged(format!(
             "{image}: no ring of it is whole: the notes above say what is wrong with each"
         ))),
@@ -71,7 +71,7 @@ pub(crate) fn only_ring(
              encrypts, or in memory that was left out of a dump, cannot be found",
             show_size(scan.bytes)
         ))),
-        [(found, layout, ring)] => {
+        [(found, layout, ring)] if scan.more == 0 => {
             summary(&format!("{image}: {}", placed(found, layout)));
             Ok(Some(ring.clone()))
         }
@@ -113,9 +113,14 @@ fn open(image: &Location, path: &Path) -> Result<File, Failure> {
         io::ErrorKind::NotFound => Failure::NotFound(format!("{image}: there is no such file")),
         _ => Failure::General(format!("{image}: cannot open it: {error}")),
     };
-    let is_file = std::fs::metadata(path).map_err(failed)?.is_file();
-    if !is_file {
-        let why = "it is no regular file: copy the device's content to a file first, as with `dd`";
+    let meta = std::fs::metadata(path).map_err(failed)?;
+    if !meta.is_file() {
+        let why = match meta.is_dir() {
+            true => "it is a directory: name a file in it",
+            false => {
+                "it is no regular file: copy the device's content to a file first, as with `dd`"
+            }
+        };
         return Err(Failure::General(format!("{image}: {why}")));
     }
     File::open(path).map_err(failed)
@@ -140,7 +145,11 @@ fn placed(found: &Found, layout: &Layout) -> String {
     };
     let (size, policy) = (show_size(layout.data_size), layout.policy.name());
     let uuid = uuid::Uuid::from_bytes(layout.uuid);
-    let boot = boot::sentence(layout).unwrap_or("of this boot");
+    let boot = match boot::of(layout) {
+        Boot::This => "of this boot",
+        Boot::Other => boot::OTHER,
+        Boot::Unknown => "of an unknown boot",
+    };
     format!("a ring at {:#x}{physical}{inside}: {size}, {policy}, {uuid}, {boot}", found.offset)
 }
 
@@ -179,9 +188,15 @@ struct Intact {
 
 impl Intact {
     fn of(ring: &Location) -> Self {
-        let Ok(snapshot) = Snapshot::take(ring) else {
-            let damage = Some("its positions are damaged".to_owned());
-            return Intact { written: None, readable: 0, damage };
+        let snapshot = match Snapshot::take(ring) {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                let damage = Some(match error {
+                    AttachError::Corrupt { .. } => "its positions are damaged".to_owned(),
+                    error => format!("it cannot be read: {error}"),
+                });
+                return Intact { written: None, readable: 0, damage };
+            }
         };
         let (mut readable, mut damage) = (0u64, None);
         for item in &snapshot {
@@ -216,10 +231,11 @@ fn refused(image: &Location, scan: &Scan) {
     let (shown, all) = (bad.clone().take(REFUSED), bad.count());
     for (found, error) in shown {
         let advice = match error {
-            BadRing::Truncated { needed, .. } => format!(
+            BadRing::Truncated { needed, .. } if needed <= found.room => format!(
                 "; lengthen a copy of the image to see what is there: `truncate -s {} COPY`",
                 found.offset.saturating_add(needed)
             ),
+            BadRing::Truncated { .. } => "; the memory after it was not dumped".to_owned(),
             _ => String::new(),
         };
         note(&format!(
@@ -227,8 +243,17 @@ fn refused(image: &Location, scan: &Scan) {
             found.offset
         ));
     }
-    let more = all.saturating_sub(REFUSED) as u64 + scan.more;
+    let more = all.saturating_sub(REFUSED) as u64 + scan.more_bad;
     if more > 0 {
         note(&format!("{image}: {more} further pages begin like a ring's, and are left out"));
+    }
+    if scan.more > 0 {
+        note(&format!("{image}: {} further rings are left out", scan.more));
+    }
+    if scan.missing > 0 {
+        note(&format!(
+            "{image}: the core file is cut off: {} bytes of memory are missing",
+            scan.missing
+        ));
     }
 }

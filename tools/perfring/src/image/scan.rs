@@ -11,7 +11,8 @@ use std::os::unix::fs::FileExt;
 const PAGE: u64 = 4096;
 /// Bytes that are read at a time.
 const CHUNK: u64 = 1 << 20;
-/// Rings beyond this number are only counted: an image may hold a file of forged first pages.
+/// Rings beyond this number are only counted, and so are first pages without a ring: an image may hold a file of forged first
+/// pages.
 const MOST: usize = 1000;
 
 /// The first page of a ring.
@@ -25,14 +26,20 @@ pub(super) struct Found {
     pub(super) layout: Result<Layout, BadRing>,
     /// It lies inside the ring at this offset.
     pub(super) inside: Option<u64>,
+    /// Bytes from here on that would be memory if the file were long enough.
+    pub(super) room: u64,
 }
 
 /// What was found in an image.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scan {
     pub(super) found: Vec<Found>,
-    /// More first pages than are in `found`.
+    /// More rings than are in `found`.
     pub(super) more: u64,
+    /// More first pages without a ring than are in `found`.
+    pub(super) more_bad: u64,
+    /// Bytes of memory that the file lacks, because it was cut off.
+    pub(super) missing: u64,
     /// Bytes that were looked at.
     pub(super) bytes: u64,
 }
@@ -47,6 +54,12 @@ impl Scan {
         let mut scan = Scan::default();
         let mut buffer = vec![0; CHUNK as usize];
         for segment in segments(file, len)? {
+            if segment.whole != u64::MAX {
+                scan.missing = scan.missing.saturating_add(segment.whole - segment.len);
+            }
+            if segment.len == 0 {
+                continue;
+            }
             let end = segment.offset + segment.len;
             let mut at = segment.offset + segment.physical.wrapping_neg() % PAGE;
             while at < end {
@@ -77,8 +90,9 @@ impl Scan {
         if matches!(layout, Err(BadRing::Endian)) {
             return;
         }
-        if self.found.len() == MOST {
-            self.more += 1;
+        let is_ring = layout.is_ok();
+        if self.found.iter().filter(|found| found.layout.is_ok() == is_ring).count() == MOST {
+            *(if is_ring { &mut self.more } else { &mut self.more_bad }) += 1;
             return;
         }
         let holds = |found: &&Found| {
@@ -87,7 +101,8 @@ impl Scan {
         // Those are in the order of their offsets, inside a segment.
         let inside = self.found.iter().rev().find(holds).map(|found| found.offset);
         let physical = segment.physical.wrapping_add(offset - segment.offset);
-        self.found.push(Found { offset, physical, layout, inside });
+        let room = segment.whole.saturating_sub(offset - segment.offset);
+        self.found.push(Found { offset, physical, layout, inside, room });
     }
 }
 

@@ -43,6 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Stop::install()?;
     if let Location::File(dir) = &args.ring
         && dir.is_dir()
+        && !args.image
     {
         return set::run(&args.ring, args.format.is_json(), args.interval, &stop);
     }
