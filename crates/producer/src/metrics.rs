@@ -36,7 +36,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicU32
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// # Forks A forked child has its own values, which begin at nothing: it attaches when it first updates an instrument, and
+/// # Forks
+/// A forked child has its own values, which begin at nothing: it attaches when it first updates an instrument, and
 /// takes a slot. Nothing is counted twice. An instrument from before the fork costs a look-up by its type for each update in
 /// the child; an instrument that the child registers costs none.
 #[derive(Clone)]

@@ -43,7 +43,7 @@ pub enum DirEvent<'a> {
         uuid: [u8; 16],
     },
     /// Something in the directory is not read: a damaged ring, a file that is no ring, a ring that
-    /// another consumer has, or one without permission. The other rings are read on.
+    /// another consumer has, or one without permission. The other rings continue to be read.
     Failed {
         /// The reason, as a sentence.
         why: &'a str,

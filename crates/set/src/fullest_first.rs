@@ -92,8 +92,8 @@ impl FullestFirst {
     /// Returns the next item of the fullest ring, or `None` if all are empty. Its time is its timestamp, or
     /// 0.
     ///
-    /// # Errors The error of a source that has failed. It is returned once, and the other sources
-    /// are read on.
+    /// # Errors
+    /// The error of a source that has failed. It is returned once, and the other sources continue to be read.
     #[allow(clippy::should_implement_trait)] // it lends
     pub fn next(&mut self) -> Result<Option<Merged<'_>>, (SourceId, SourceError)> {
         let at = match self.turn {

@@ -117,7 +117,8 @@ impl Sink {
 
     /// Attaches to a shared ring, registers the built-in types and publishes the resource.
     ///
-    /// # Errors See [`SinkError`]. It is no error if a full drop ring refuses the resource: it is
+    /// # Errors
+    /// See [`SinkError`]. It is no error if a full drop ring refuses the resource: it is
     /// published later.
     pub fn attach(location: impl Into<Location>, resource: Resource) -> Result<Self, SinkError> {
         Self::attach_for(Threads::Each, location.into(), resource)

@@ -29,6 +29,36 @@ fn unsafe_code_is_in_few_places() {
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }
 
+/// A reflow of comments joins a heading with the text after it.
+#[test]
+fn a_heading_of_a_doc_comment_stands_alone() {
+    const WORDS: usize = 6;
+    let (mut headings, mut found) = (0, Vec::new());
+    for (path, source) in &SOURCES.rust {
+        let mut is_example = false;
+        for (nth, line) in source.text.lines().enumerate() {
+            let line = line.trim_start();
+            let Some(text) = line.strip_prefix("///").or(line.strip_prefix("//!")) else {
+                is_example = false;
+                continue;
+            };
+            is_example ^= text.trim_start().starts_with("```");
+            if let (Some(heading), false) = (text.strip_prefix(" # "), is_example) {
+                headings += 1;
+                if heading.split(' ').count() > WORDS {
+                    found.push(format!(
+                        "{path}:{}: a heading has at most {WORDS} words: begin a line after it",
+                        nth + 1
+                    ));
+                }
+            }
+        }
+    }
+    println!("{headings} headings");
+    assert!(headings > 400, "not all headings were found: {headings}");
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+}
+
 #[test]
 fn libraries_print_nothing() {
     let (mut files, mut found) = (0, Vec::new());

@@ -258,8 +258,8 @@ impl Merge {
     /// Returns the next item that is due, or `None` if no item is due now: then call
     /// [`Merge::wait`].
     ///
-    /// # Errors The error of a source that has failed. It is returned once, and the other sources
-    /// are read on.
+    /// # Errors
+    /// The error of a source that has failed. It is returned once, and the other sources continue to be read.
     #[inline]
     #[allow(clippy::should_implement_trait)] // it lends
     pub fn next(&mut self) -> Result<Option<Merged<'_>>, (SourceId, SourceError)> {
