@@ -9,7 +9,7 @@ use perfring_shm::WriteWindow;
 use perfring_types::{ArchiveError, RkyvRecord, archive_into};
 use std::mem::MaybeUninit;
 
-/// What waits where nothing does.
+/// The type of a wait that never happens.
 type NoWait = fn(&mut WriteWindow, Refusal) -> Result<(), Refusal>;
 
 /// Scratch space that rkyv may need for the elements of a value's vectors: on the stack, and on the

@@ -1,4 +1,4 @@
-//! What both kinds of producers of one ring have: how they come to it, and what the ring is.
+//! The methods that both kinds of producers of one ring have: making it, attaching to it, and describing it.
 
 use crate::exclusive_producer::Producer;
 use crate::known_types::add_entry;
@@ -96,7 +96,7 @@ macro_rules! producer {
             /// # let mut producer = Producer::create(dir.path().join("ring"), &options)?;
             /// producer.publish(&[0; 4000])?;
             /// let limit = Duration::from_millis(1);
-            /// assert!(producer.offer_timeout(RecordType::BYTES, 4000, limit)?.is_none()); // nobody reads
+            /// assert!(producer.offer_timeout(RecordType::BYTES, 4000, limit)?.is_none()); // no consumer reads
             /// assert_eq!(producer.totals().refused.total().records, 0);
             /// # Ok::<(), Box<dyn std::error::Error>>(())
             /// ```

@@ -39,7 +39,9 @@ macro_rules! verbs {
 
             /// Publishes one record of this type, and waits for at most `timeout` for space, and where many producers write one
             /// ring, for an older reservation to end and for the ring's lock. Where there is space this is [`Self::publish_as`].
-            /// A `timeout` of zero waits for nothing, and one of [`Duration::MAX`] has no end.
+            /// A `timeout` of zero waits for nothing, and one of [`Duration::MAX`] has no end. An attempt of a
+            /// [`SharedProducer`] yields its core some times to a holder of the ring's lock that is off its own, whatever the
+            /// `timeout` is.
             ///
             /// # Errors
             /// See [`ReserveError`]; only the refusal at the end is counted.
@@ -72,7 +74,7 @@ macro_rules! verbs {
             /// ```
             ///
             /// A [`Producer`] has one reservation at a time. The others have any number: while one is open, readers see nothing
-            /// that the ring got after it. That of a [`CpuProducer`] is in the ring of the CPU that the thread runs on, and
+            /// that the ring got after it. A reservation of a [`CpuProducer`] is in the ring of the CPU that the thread runs on, and
             /// may be ended on any CPU, by any thread.
             ///
             /// # Errors
@@ -95,7 +97,7 @@ macro_rules! verbs {
             /// # let mut producer = Producer::create(dir.path().join("ring"), &Options { size: 4096, ..Options::default() })?;
             /// producer.publish(&[0; 4000])?;
             /// let full = producer.reserve_timeout(RecordType::BYTES, 4000, Duration::from_millis(1));
-            /// assert_eq!(full.unwrap_err(), ReserveError::Full); // nobody reads
+            /// assert_eq!(full.unwrap_err(), ReserveError::Full); // no consumer reads
             /// # Ok::<(), Box<dyn std::error::Error>>(())
             /// ```
             ///
@@ -162,7 +164,8 @@ macro_rules! verbs {
             /// # Ok::<(), Box<dyn std::error::Error>>(())
             /// ```
             ///
-            /// May wait up to about a tenth of a second for another process that is registering.
+            /// May wait up to about a tenth of a second for another process that is registering. A [`CpuProducer`] may wait that
+            /// long for each ring that it is attached to.
             ///
             /// # Errors
             /// [`ReserveError::Type`], with [`TypeError`](crate::error::TypeError) for the reason;
@@ -187,7 +190,8 @@ macro_rules! verbs {
             /// ```
             ///
             /// # Errors
-            /// As for [`Self::register`].
+            /// [`ReserveError::Type`], with [`TypeError`](crate::TypeError) for the reason; [`ReserveError::Forked`] in a forked
+            /// child, also for a type that was known before.
             pub fn register_entry(&$($mut)? self, entry: &Entry<'_>) -> Result<(), ReserveError> {
                 self.know_entry(entry)
             }

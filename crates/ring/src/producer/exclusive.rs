@@ -22,7 +22,7 @@ use perfring_abi::{
     AUX_SIZE, Header, Hole, Layout, RecordType, RecordWord, range_size, record_size,
 };
 
-/// What the end of a record does with `data_head`.
+/// The effect of a record's end on `data_head`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Publishes the record, and all that was held back.

@@ -256,8 +256,8 @@ impl RingFile {
     }
 
     /// Returns whether a live process holds the seat, be it this one by this very handle. The
-    /// kernel's lock decides, not a pid. Only a process that may write the file can hold a seat. Those of another kernel,
-    /// as of a guest in whose memory the ring is, are unknown here, and count as dead.
+    /// kernel's lock decides, not a pid. Only a process that may write the file can hold a seat. Processes of another
+    /// kernel are unknown here, and count as dead: those of a guest, if the ring is in its memory.
     ///
     /// # Errors
     /// [`AttachError::Io`] where the file system has no such locks.
