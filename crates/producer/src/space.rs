@@ -4,7 +4,7 @@ use crate::reserve_error::ReserveError;
 use crate::timestamp::Clock;
 use crate::waiting::{Limits, wait_once};
 use perfring_abi::RecordType;
-use perfring_ring::{End, Refusal, Wake};
+use perfring_ring::{End, Refusal};
 use perfring_shm::{ExclusiveSpace, MachineClock, Reservation, Reserves, WriteWindow};
 use std::time::Duration;
 
@@ -43,7 +43,9 @@ pub(crate) fn put(
     match (window.put(kind, payload, end, |window| now(window, clock)), timeout) {
         (Ok(()), _) => Ok(()),
         (Err(refusal), None) => Err(refuse(window, refusal, payload.len())),
-        (Err(refusal), Some(timeout)) => put_after(refusal, window, clock, kind, payload, timeout),
+        (Err(refusal), Some(timeout)) => {
+            put_after(refusal, window, clock, (kind, payload, end), timeout)
+        }
     }
 }
 
@@ -54,14 +56,13 @@ fn put_after(
     mut refusal: Refusal,
     window: &mut WriteWindow,
     clock: &mut Clock<MachineClock>,
-    kind: RecordType,
-    payload: &[u8],
+    (kind, payload, end): (RecordType, &[u8], End),
     timeout: Duration,
 ) -> Result<(), ReserveError> {
     let mut wait = waiter(payload.len(), timeout, refuse);
     loop {
         wait(window, refusal)?;
-        match window.put(kind, payload, End::Publish(Wake::Auto), |window| now(window, clock)) {
+        match window.put(kind, payload, end, |window| now(window, clock)) {
             Ok(()) => return Ok(()),
             Err(again) => refusal = again,
         }
