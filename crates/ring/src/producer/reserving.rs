@@ -19,8 +19,9 @@ impl Writer {
     /// [`Writer::refuse`]. The payload is to be written `IN_PLACE`, where it may be lent; or to be copied into the ring.
     ///
     /// `now` is the current time of the timestamps' clock. The record of a timed ring gets that, or the timestamp of the
-    /// record before it, if that is later. Any other record needs none. `None` is for a caller that knows the payload to be shorter than [`Writer::plain_end`], or to be written
-    /// in place, than [`Writer::in_place_end`]: the caller's code contains nothing for timestamps and the AUX area then.
+    /// record before it, if that is later. Any other record needs none. `None` is for a caller that knows the payload to be
+    /// shorter than [`Writer::plain_end`], or than [`Writer::in_place_end`] if it is to be written in place. The caller's code
+    /// then contains nothing for timestamps and the AUX area.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -33,7 +34,7 @@ impl Writer {
         now: Option<u64>,
     ) -> Result<Reserved, Refusal> {
         let Some(now) = now else {
-            debug_assert!(len < self.plain_end);
+            debug_assert!(len < if IN_PLACE { self.in_place_end } else { self.plain_end });
             let start = self.place::<0>(ring, kind, len, 0)?;
             return Ok(Reserved { site: Site { start, lead: 0 }, kind, len });
         };
