@@ -21,8 +21,7 @@ impl FrontPage {
     pub(crate) fn map(ring: &RingFile) -> io::Result<Self> {
         let len = ring.layout.page_size as usize;
         let _opening = fork::hold_off();
-        let map =
-            MmapOptions::new().offset(ring.offset()).len(len).map_raw_read_only(&ring.file)?;
+        let map = MmapOptions::new().len(len).map_raw_read_only(&ring.file)?;
         let base = NonNull::new(map.as_mut_ptr()).unwrap_or(NonNull::dangling());
         Ok(FrontPage { _children: NotForChildren::mapping(base, len), map })
     }
