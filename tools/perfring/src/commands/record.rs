@@ -2,10 +2,10 @@
 
 use crate::args;
 use crate::commands::rotation::RotationArgs;
+use crate::events::evidence::Evidence;
 use crate::events::input::Input;
 use crate::events::live::{How, Live};
 use crate::events::progress::Progress;
-use crate::events::witness::{Files, Witness};
 use crate::failure::{Failure, note, summary, work_done};
 use crate::left_out;
 use crate::records::filter::Filter;
@@ -23,6 +23,7 @@ use perfring_figures::owner::count;
 use perfring_kernel::{BpfOptions, BpfRing};
 use perfring_set::RingSet;
 use perfring_why::is_evidence;
+use perfring_witness::Files;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -128,7 +129,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         true => Files::One,
         false => Files::Several,
     };
-    let witness = args.why.then(|| Witness::begin(&mut live, files)).transpose()?;
+    let witness = args.why.then(|| Evidence::begin(&mut live, files)).transpose()?;
     let mut recorder = Recorder {
         args,
         live,
@@ -199,7 +200,7 @@ struct Recorder<'a> {
     delay: Duration,
     /// Polls after the end.
     polls: usize,
-    witness: Option<Witness>,
+    witness: Option<Evidence>,
     /// It has all N records that it was to record.
     is_cut: bool,
     /// Records of the kernel and of the witness.

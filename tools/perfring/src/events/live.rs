@@ -11,6 +11,7 @@ use perfring_consumer::{
 };
 use perfring_export::{Birth, Event, Origin, Shapes};
 use perfring_set::{About, Feed, FeedChange, Found, Merge, PlaceId, Source, SourceId};
+use perfring_witness::Followed;
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -157,9 +158,9 @@ impl Live {
     }
 
     /// Returns the rings that are followed, without those that have evidence about them.
-    pub(crate) fn followed(&self) -> impl Iterator<Item = (&Location, &[u8; 16])> {
+    pub(crate) fn followed(&self) -> impl Iterator<Item = Followed> {
         let rings = self.rings.values().filter(|ring| !ring.beside && !ring.over);
-        rings.map(|ring| (&ring.location, &ring.uuid))
+        rings.map(|ring| Followed { location: ring.location.clone(), uuid: ring.uuid })
     }
 
     /// Follows all rings of a directory, which need not be there yet.

@@ -1,11 +1,11 @@
 //! What the demo says about its losses and its kill, by the rules of `perfring why`.
 
 use super::common::{STATIONS, now_ns};
-use crate::events::seats::seats;
 use perfring_consumer::{Location, stat::Stat};
 use perfring_export::{Event, What};
 use perfring_figures::process::Processes;
 use perfring_why::{Analysis, Evidence, Fact, Facts, Options};
+use perfring_witness::seats;
 use std::path::Path;
 
 /// Sentences that are shown.

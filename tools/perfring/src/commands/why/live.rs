@@ -1,14 +1,13 @@
 //! What live rings and /proc tell without the kernel's events.
 
 use crate::events::input::rings_of;
-use crate::events::seats::seats as seats_of;
-use crate::events::tasks::names;
 use crate::failure::{Failure, note};
 use perfring_consumer::{Location, advanced::MachineClock, stat::Stat};
 use perfring_figures::cgroup::CpuStat;
 use perfring_figures::owner::name;
 use perfring_figures::process::Processes;
 use perfring_why::{Analysis, Facts, named, span};
+use perfring_witness::{names, seats as seats_of};
 use std::collections::HashSet;
 
 /// Returns the rings that these names refer to. Adds which of them have one writer, and the threads of that.

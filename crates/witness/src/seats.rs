@@ -9,22 +9,27 @@ use perfring_why::witness::{How, Seat, SeatOf};
 
 /// A seat at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SeatSeen {
-    pub(crate) role: SeatOf,
-    pub(crate) number: u32,
-    pub(crate) owner: OwnerInfo,
-    pub(crate) state: State,
+pub struct SeatSeen {
+    /// What it is for.
+    pub role: SeatOf,
+    /// Its number among those for this role.
+    pub number: u32,
+    /// The process that has it, or had it last.
+    pub owner: OwnerInfo,
+    /// How that process is.
+    pub state: State,
     /// Other producers wait for its reservation or lock.
-    pub(crate) holds_up: bool,
+    pub holds_up: bool,
     /// It is the only producer's: what the ring has is its holder's.
-    pub(crate) writes_alone: bool,
+    pub writes_alone: bool,
     /// Its holder is the process of this number here, which has the ring open.
-    pub(crate) here: bool,
+    pub here: bool,
 }
 
 impl SeatSeen {
     /// Returns the record that says so.
-    pub(crate) fn record(&self, ring: [u8; 16]) -> Seat {
+    #[must_use]
+    pub fn record(&self, ring: [u8; 16]) -> Seat {
         let how = match self.state {
             State::Stopped => How::Stopped,
             State::DumpingCore => How::DumpingCore,
@@ -50,7 +55,7 @@ impl SeatSeen {
 }
 
 /// Returns the seats of a ring that have, or had, a holder, and those that a ring of one producer or one consumer has anyway.
-pub(crate) fn seats(stat: &Stat, location: &Location, processes: &mut Processes) -> Vec<SeatSeen> {
+pub fn seats(stat: &Stat, location: &Location, processes: &mut Processes) -> Vec<SeatSeen> {
     let held = stat.held_up.as_ref().map(|held| held.slot);
     let mut seats = Vec::new();
     let mut add = |role, number, state, owner: &OwnerInfo, writes_alone| {

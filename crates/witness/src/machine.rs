@@ -15,7 +15,7 @@ const READING: i128 = 200_000;
 
 /// The machine at the last look.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(crate) struct Machine {
     looked: u64,
     stolen: HashMap<u32, u64>,
     clocks: Option<Clocks>,
@@ -23,10 +23,10 @@ pub(super) struct Machine {
 
 /// What has changed since the look before.
 #[derive(Debug, Default)]
-pub(super) struct Changes {
-    pub(super) steals: Vec<Steal>,
-    pub(super) suspend: Option<Suspend>,
-    pub(super) clock: Option<Clock>,
+pub(crate) struct Changes {
+    pub(crate) steals: Vec<Steal>,
+    pub(crate) suspend: Option<Suspend>,
+    pub(crate) clock: Option<Clock>,
 }
 
 /// How far two clocks are ahead of `CLOCK_MONOTONIC`, ns.
@@ -62,12 +62,12 @@ impl Clocks {
 }
 
 impl Machine {
-    pub(super) fn new(now: u64) -> Self {
+    pub(crate) fn new(now: u64) -> Self {
         Machine { looked: now, stolen: stolen().collect(), clocks: Clocks::read() }
     }
 
     /// Looks; `now` was read before.
-    pub(super) fn look(&mut self, now: u64) -> Changes {
+    pub(crate) fn look(&mut self, now: u64) -> Changes {
         let mut changes = Changes::default();
         let before = std::mem::replace(&mut self.looked, now);
         let ticks = clock_ticks_per_second().max(1);

@@ -18,7 +18,7 @@ pub(crate) fn tasks(mut each: impl FnMut(Comm)) {
 }
 
 /// Returns the names of a process's threads.
-pub(crate) fn names(pid: u32, mut each: impl FnMut(Comm)) {
+pub fn names(pid: u32, mut each: impl FnMut(Comm)) {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     for task in tasks {
         let Some(tid) = task.file_name().to_str().and_then(|name| name.parse().ok()) else {

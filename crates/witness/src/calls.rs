@@ -4,7 +4,7 @@ use nix::libc;
 use std::fs;
 
 /// Returns the system call in which a thread waits. `None` if it has a CPU, or waits elsewhere, or this user may not see it.
-pub(super) fn call_of(pid: u32, tid: u32) -> Option<String> {
+pub(crate) fn call_of(pid: u32, tid: u32) -> Option<String> {
     call(&fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?)
 }
 

@@ -1,0 +1,132 @@
+//! A process that has a ring open: what was last said of it, and what a look finds.
+
+use crate::calls::call_of;
+use crate::tasks::{Scheduled, scheduled};
+use perfring_consumer::advanced::MachineClock;
+use perfring_figures::cgroup::{CpuStat, MemoryStat};
+use perfring_figures::process::stopped;
+use perfring_producer::Producer;
+use perfring_types::PodRecord;
+use perfring_why::witness::{Call, Delay, Memory, Stop, Throttle, Turn};
+use std::collections::HashMap;
+
+/// Publishes a record. The ring takes any of them: it overwrites its oldest ones.
+pub(crate) fn say<T: PodRecord>(producer: &mut Producer, record: &T) {
+    let _ = producer.publish_pod(record);
+}
+
+#[derive(Debug)]
+pub(crate) struct Process {
+    /// Whether its switches are recorded for itself, and its page faults.
+    pub(crate) switches: bool,
+    pub(crate) faults: bool,
+    pub(crate) stopped: bool,
+    /// When it was looked at last, ns of the timestamps' clock.
+    looked: u64,
+    cpu_stat: Option<CpuStat>,
+    throttled: Option<u64>,
+    memory: Option<MemoryStat>,
+    /// How often its cgroup went over `memory.high`, and for how long it waited for memory, ns.
+    stalled: Option<(u64, u64)>,
+    threads: HashMap<u32, Seen>,
+}
+
+/// A thread as the last look found it.
+#[derive(Debug)]
+struct Seen {
+    scheduled: Scheduled,
+    /// It was found in a system call since it got a CPU last.
+    in_call: bool,
+}
+
+impl Process {
+    /// Begins to look at it.
+    pub(crate) fn begin(pid: u32, looked: u64, switches: bool, faults: bool) -> Self {
+        let cpu_stat = CpuStat::of(pid);
+        let throttled = cpu_stat.as_ref().and_then(CpuStat::throttled_ns);
+        let memory = MemoryStat::of(pid);
+        let stalled = memory.as_ref().and_then(|memory| memory.high().zip(memory.stalled_ns()));
+        let seen = |scheduled: Scheduled| (scheduled.tid, Seen { scheduled, in_call: false });
+        Process {
+            switches,
+            faults,
+            stopped: false,
+            looked,
+            cpu_stat,
+            throttled,
+            memory,
+            stalled,
+            threads: scheduled(pid).map(seen).collect(),
+        }
+    }
+
+    /// Looks at it, and says what has changed. Returns whether it still exists.
+    pub(crate) fn look(&mut self, pid: u32, clock: &MachineClock, producer: &mut Producer) -> bool {
+        // Read before the look, and so not later than what the look finds.
+        let now = clock.now_ns();
+        let found = stopped(pid);
+        // A process that is gone is not stopped any more.
+        let is_stopped = found == Some(true);
+        let before = std::mem::replace(&mut self.looked, now);
+        if is_stopped || self.stopped {
+            self.stopped = is_stopped;
+            let turn = if is_stopped { Turn::Begin } else { Turn::End };
+            say(producer, &Stop { pid, turn: turn.into(), before, look: now });
+        }
+        if let Some(stat) = &self.cpu_stat
+            && let Some(total) = stat.throttled_ns()
+        {
+            // What it had been throttled for before the first look is not known.
+            let known = self.throttled.replace(total).unwrap_or(total);
+            let (version, added) = (stat.version, total.saturating_sub(known));
+            if added > 0 {
+                say(producer, &Throttle { pid, version, before, added });
+            }
+        }
+        if let Some(memory) = &self.memory
+            && let Some(total) = memory.high().zip(memory.stalled_ns())
+        {
+            let known = self.stalled.replace(total).unwrap_or(total);
+            let (high, added) = (total.0.saturating_sub(known.0), total.1.saturating_sub(known.1));
+            if high > 0 && added > 0 {
+                let high = u32::try_from(high).unwrap_or(u32::MAX);
+                say(producer, &Memory { pid, high, before, added });
+            }
+        }
+        for scheduled in scheduled(pid) {
+            self.look_at_thread(pid, before, scheduled, clock, producer);
+        }
+        found.is_some()
+    }
+
+    fn look_at_thread(
+        &mut self,
+        pid: u32,
+        before: u64,
+        scheduled: Scheduled,
+        clock: &MachineClock,
+        producer: &mut Producer,
+    ) {
+        let Scheduled { tid, delay, times } = scheduled;
+        let now = Seen { scheduled, in_call: false };
+        // What it had waited before the first look is not known.
+        let last = self.threads.insert(tid, now);
+        let added = last.as_ref().map_or(0, |last| delay.saturating_sub(last.scheduled.delay));
+        if added > 0 {
+            say(producer, &Delay { pid, tid, before, added });
+        }
+        // Since it got a CPU last, a look has found it in the call in which it still is.
+        let mut in_call = last.is_some_and(|last| last.in_call && last.scheduled.times == times);
+        if !in_call {
+            let look = clock.now_ns();
+            if let Some(call) = call_of(pid, tid) {
+                let mut name = [0; 32];
+                let len = call.len().min(name.len());
+                name[..len].copy_from_slice(&call.as_bytes()[..len]);
+                say(producer, &Call { pid, tid, look, name });
+                in_call = true;
+            }
+        }
+        self.threads.entry(tid).and_modify(|seen| seen.in_call = in_call);
+    }
+}

@@ -1,0 +1,43 @@
+//! A witness, whose rings are read with those that it is about.
+
+use super::live::Live;
+use crate::failure::{Failure, note};
+use perfring_why::witness::NAME;
+use perfring_witness::{Files, Witness};
+use std::time::Duration;
+
+/// What `perfring why` needs besides the rings.
+pub(crate) struct Evidence(Witness);
+
+impl Evidence {
+    /// Begins to watch the rings' processes. Says what this user may not observe.
+    pub(crate) fn begin(live: &mut Live, files: Files) -> Result<Self, Failure> {
+        let begun = Witness::begin(files, live.followed());
+        let (witness, ring) = begun.map_err(Failure::general)?;
+        live.add_witness(ring.location(), NAME)?;
+        if let Some(missing) = witness.missing() {
+            note(&format!("--why: {missing}"));
+        }
+        let mut evidence = Evidence(witness);
+        evidence.add_opened(live);
+        Ok(evidence)
+    }
+
+    /// Looks at the processes of the rings, if it is time. Returns how long the next look may wait.
+    pub(crate) fn look(&mut self, live: &mut Live) -> Duration {
+        let wait = self.0.look(live.followed());
+        self.add_opened(live);
+        wait
+    }
+
+    fn add_opened(&mut self, live: &mut Live) {
+        for (name, ring) in self.0.opened() {
+            live.add_source(name.clone(), &name, Box::new(ring), true);
+        }
+    }
+
+    /// Ends the watch: what is published before this moment is evidence.
+    pub(crate) fn end(&mut self) {
+        self.0.end();
+    }
+}
