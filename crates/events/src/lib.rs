@@ -48,4 +48,4 @@ pub use perfring_context::Birth;
 pub use rule_name::RuleName;
 pub use sampled::sampled;
 pub use shapes::Shapes;
-pub use timeline::utc;
+pub use timeline::{moment, utc, utc_micros};

@@ -85,14 +85,38 @@ pub fn utc(ns: u64) -> impl fmt::Display {
     humantime::format_rfc3339_nanos(time)
 }
 
+/// Formats ns since 1970 in UTC, in the format of RFC 3339, to the µs: for people.
+#[must_use]
+pub fn utc_micros(ns: u64) -> impl fmt::Display {
+    let time = UNIX_EPOCH.checked_add(Duration::from_nanos(ns)).unwrap_or(UNIX_EPOCH);
+    humantime::format_rfc3339_micros(time)
+}
+
+/// Formats the time of a record for people: that of the wall clock, ns since 1970, or without it the time since the machine
+/// started.
+///
+/// ```
+/// use perfring_events::moment;
+/// assert_eq!(moment(61_000_002_000, None), "boot+61.000002s");
+/// assert_eq!(moment(61_000_002_000, Some(1_782_907_200_000_001_000)), "2026-07-01T12:00:00.000001Z");
+/// ```
+#[must_use]
+pub fn moment(timestamp: u64, wall: Option<u64>) -> String {
+    match wall {
+        Some(ns) => utc_micros(ns).to_string(),
+        None => format!("boot+{}.{:06}s", timestamp / 1_000_000_000, timestamp / 1000 % 1_000_000),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::utc;
+    use super::{utc, utc_micros};
 
     #[test]
     fn a_time_has_nine_digits_after_the_second_whatever_it_is() {
         assert_eq!(utc(0).to_string(), "1970-01-01T00:00:00.000000000Z");
         assert_eq!(utc(1_782_907_199_999_999_999).to_string(), "2026-07-01T11:59:59.999999999Z");
         assert_eq!(utc(u64::MAX).to_string(), "2554-07-21T23:34:33.709551615Z");
+        assert_eq!(utc_micros(u64::MAX).to_string(), "2554-07-21T23:34:33.709551Z");
     }
 }

@@ -8,6 +8,7 @@ use crate::gap::Gap;
 use crate::looks::Looks;
 use crate::moved::Moved;
 use crate::names::Names;
+use crate::options::Options;
 use crate::owners::Owners;
 use crate::reads::{Late, Reads};
 use crate::rules::{RULES, Rule, judge};
@@ -26,14 +27,6 @@ const KEPT: usize = 10_000;
 const RECENT: usize = 64;
 /// The number of no ring: what happened to the machine.
 const NO_RING: u32 = u32::MAX;
-/// What to look for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// A gap between two records of one thread counts from this length on, ns.
-    pub slower_than: u64,
-    /// What ended before this time does not count, ns of `CLOCK_BOOTTIME`.
-    pub since: u64,
-}
 
 /// Joins the records of rings with the kernel's events and with what a witness saw.
 ///

@@ -13,6 +13,7 @@
 //! | `cover`, `looks`, `owners`, `reads` | for which times events are known; what a witness found; seats; late reads |
 //! | `rules`, `sentences` | the table of causes: a condition, a sentence, a certainty; its words |
 //! | `analysis` | all of it, in the order of time |
+//! | `text` | a report in words |
 //!
 //! A cause is never guessed. Where the kernel's events do not cover a gap, or contradict the records, the cause is `unknown`,
 //! and the sentence says what is missing.
@@ -30,21 +31,25 @@ mod holes;
 mod looks;
 mod moved;
 mod names;
+mod options;
 mod owners;
 mod reads;
 mod rules;
 mod samples;
 mod sentences;
 mod stops;
+mod text;
 mod threads;
 mod times;
 mod verdict;
 pub mod witness;
 
-pub use analysis::{Analysis, Options};
+pub use analysis::Analysis;
 pub use evidence::{Events, Evidence, Fact, Holder, Role, SeatNow, Switch, Thread, Writer};
 pub use facts::{Facts, is_evidence, named};
 pub use finding::{Certainty, Finding, Kind, Report, Sum, UNKNOWN};
 pub use gap::{Gap, Parts};
 pub use names::span;
+pub use options::Options;
 pub use rules::causes;
+pub use text::{Line, TOP};

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue has failed")]
 
 use super::*;
-use crate::analysis::{Analysis, Options};
+use crate::analysis::Analysis;
 use crate::evidence::{Events, Evidence, Fact, Role, SeatNow, Switch, Writer};
 use crate::finding::{Finding, Kind, Report, UNKNOWN};
 use perfring_events::LossCause;

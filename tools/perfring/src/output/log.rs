@@ -1,8 +1,8 @@
 //! Log records and spans as text for people.
 
-use crate::records::time::utc;
 use crate::records::typed::Seen;
 use crate::verbosity::{Painted, Style};
+use perfring_export::utc_micros;
 use perfring_figures::escape::{one_line, word};
 use perfring_types::Class;
 use perfring_types::read::{Type, Value};
@@ -42,7 +42,7 @@ pub(super) fn record(out: &mut impl Write, seen: &Seen<'_>) -> io::Result<bool> 
     };
     // Present in records only where the ring has no timestamps.
     if let Some(ns) = rest.number("time_unix_nano") {
-        write!(out, "{} ", utc(ns))?;
+        write!(out, "{} ", utc_micros(ns))?;
     }
     let target = rest.text(TARGETS);
     let body = rest.text(if log { BODIES } else { NAMES });

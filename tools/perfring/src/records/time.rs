@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use perfring_consumer::{Anchors, Item, Location, RecordRef, Snapshot, advanced::MachineClock};
+use perfring_export::moment;
 use perfring_types::read::parse_duration;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -22,22 +23,8 @@ impl When {
 
     /// Formats the wall-clock time, or the time since the machine started.
     pub(crate) fn text(&self) -> String {
-        self.wall.map_or_else(
-            || {
-                format!(
-                    "boot+{}.{:06}s",
-                    self.timestamp / 1_000_000_000,
-                    self.timestamp / 1000 % 1_000_000
-                )
-            },
-            utc,
-        )
+        moment(self.timestamp, self.wall)
     }
-}
-
-/// Formats a time of `CLOCK_REALTIME` in UTC, to the microsecond.
-pub(crate) fn utc(ns: u64) -> String {
-    humantime::format_rfc3339_micros(UNIX_EPOCH + Duration::from_nanos(ns)).to_string()
 }
 
 /// Formats a time of `CLOCK_REALTIME` in UTC, to the nanosecond.
@@ -142,8 +129,5 @@ mod tests {
         assert_eq!(since("1970-01-01 00:00:02"), Ok(Since::At(2_000_000_000)));
         assert!(since("5").is_err() && since("yesterday").is_err());
         assert_eq!(exact_utc(1_500_000_001), "1970-01-01T00:00:01.500000001Z");
-        assert_eq!(utc(u64::MAX), "2554-07-21T23:34:33.709551Z");
-        let when = When { timestamp: 61_000_002_000, wall: None };
-        assert_eq!(when.text(), "boot+61.000002s");
     }
 }

@@ -4,9 +4,6 @@ use crate::failure::{Failure, note};
 use perfring_export::{Event, Explanation, Output, What};
 use perfring_why::{Analysis, Facts, Options, is_evidence};
 
-/// Gaps from this length on are explained, ns.
-const SLOW: u64 = 100_000;
-
 /// Reads the events that are exported, and explains them last.
 #[derive(Debug)]
 pub(super) struct Explainer {
@@ -17,7 +14,7 @@ pub(super) struct Explainer {
 
 impl Default for Explainer {
     fn default() -> Self {
-        let analysis = Analysis::new(Options { slower_than: SLOW, since: 0 });
+        let analysis = Analysis::new(Options::default());
         Explainer { analysis, facts: Facts::default(), has_evidence: false }
     }
 }

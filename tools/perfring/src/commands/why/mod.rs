@@ -10,7 +10,7 @@ use crate::output::figures_format::FiguresFormat;
 use crate::stop::Stop;
 use perfring_consumer::Location;
 use perfring_set::RingSet;
-use perfring_why::{Analysis, Facts, Options};
+use perfring_why::{Analysis, Facts, Options, TOP};
 use std::time::Duration;
 
 /// Find the causes of late and of lost records
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = args::interval)]
     last: Option<Duration>,
     /// Show the N worst findings; the sums are of all
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = TOP)]
     top: usize,
     #[command(flatten)]
     format: FiguresFormat,

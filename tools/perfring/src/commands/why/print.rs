@@ -3,10 +3,9 @@
 use crate::columns;
 use crate::failure::Failure;
 use crate::output::json::line;
-use crate::records::time::{When, exact_utc};
+use crate::records::time::exact_utc;
 use perfring_export::Stream;
-use perfring_figures::owner::count;
-use perfring_why::{Facts, Finding, Kind, Parts, Report, Sum, Thread, UNKNOWN, span};
+use perfring_why::{Facts, Finding, Kind, Line, Parts, Report, Thread};
 use serde_json::{Value, json};
 use std::io::{BufWriter, Write};
 
@@ -18,30 +17,18 @@ pub(super) fn report(
     json: bool,
 ) -> Result<(), Failure> {
     let (mut out, width) = (BufWriter::new(Stream::stdout()), columns::width());
-    // Where nothing watched the threads, each gap would have the same sentence: the last line says it once.
-    let is_said = |finding: &&Finding| {
-        json || report.covered > 0 || finding.kind != Kind::Gap || finding.cause != UNKNOWN
-    };
-    for finding in report.findings.iter().filter(is_said).take(top) {
-        let wall = facts.wall(finding.time);
-        let written = match json {
-            true => line(&mut out, &object(finding, wall)),
-            false => {
-                let time = match finding.time {
-                    0 => "at an unknown time".to_owned(),
-                    timestamp => When { timestamp, wall }.text(),
-                };
-                let title = format!("{time}  {:<7}  ", finding.certainty.word());
-                writeln!(out, "{}", wrapped(&title, &finding.sentence, width))
+    let mut print = || match json {
+        true => {
+            for finding in report.findings.iter().take(top) {
+                line(&mut out, &object(finding, facts.wall(finding.time)))?;
             }
-        };
-        written.map_err(Failure::output)?;
-    }
-    let written = match json {
-        true => line(&mut out, &sums(report)),
-        false => writeln!(out, "{}", wrapped("", &summary(report, facts, top), width)),
+            line(&mut out, &sums(report))
+        }
+        false => report.lines(facts, top).try_for_each(|Line { title, sentence }| {
+            writeln!(out, "{}", wrapped(&title, &sentence, width))
+        }),
     };
-    written.and_then(|()| out.flush()).map_err(Failure::output)
+    print().and_then(|()| out.flush()).map_err(Failure::output)
 }
 
 /// The columns that a sentence has beside its time, at least: on narrower lines it stands below.
@@ -55,76 +42,6 @@ fn wrapped(title: &str, sentence: &str, width: Option<usize>) -> String {
         }
         _ => columns::paragraph(title, sentence, width),
     }
-}
-
-/// Says how many findings there are by cause, and what they rest on.
-fn summary(report: &Report, facts: &Facts, top: usize) -> String {
-    let all = report.count();
-    let mut causes: Vec<_> = report.sums.iter().collect();
-    causes.sort_by_key(|((kind, cause), sum)| {
-        (*kind, *cause == UNKNOWN, std::cmp::Reverse(sum.findings), *cause)
-    });
-    let of = |kind: Kind| -> String {
-        let own = causes.iter().filter(|((its, _), _)| *its == kind);
-        let said: Vec<String> =
-            own.clone().map(|((_, cause), sum)| format!("{cause} {}", sum.findings)).collect();
-        let number: u64 = own.map(|(_, sum)| sum.findings).sum();
-        let what = match kind {
-            Kind::Owner => format!("{} in trouble", count(number, "owner")),
-            Kind::Loss => count(number, "loss"),
-            Kind::Gap => count(number, "gap"),
-            Kind::Read => count(number, "late read"),
-            Kind::Machine => format!("{} of the machine", count(number, "event")),
-        };
-        if number == 0 { what } else { format!("{what} ({})", said.join(", ")) }
-    };
-    let mut said = match all {
-        0 if report.records == 0 && facts.untimed() == 0 => "there are no records".to_owned(),
-        0 if report.covered == 0 => "nothing is found".to_owned(),
-        0 => "nothing is out of the ordinary".to_owned(),
-        _ => {
-            let has = |kind: &Kind| causes.iter().any(|((its, _), _)| its == kind);
-            let rare = [Kind::Read, Kind::Machine].into_iter().filter(has);
-            let kinds = [Kind::Owner, Kind::Loss, Kind::Gap].into_iter().chain(rare);
-            kinds.map(of).collect::<Vec<_>>().join(", ")
-        }
-    };
-    let is_gap =
-        |((kind, cause), _): &(&(Kind, &str), &Sum)| *kind == Kind::Gap && *cause == UNKNOWN;
-    let alike = match report.covered {
-        0 => report.sums.iter().filter(is_gap).map(|(_, sum)| sum.findings).sum(),
-        _ => 0,
-    };
-    let shown = all.saturating_sub(alike).min(top as u64);
-    if all > shown + alike {
-        said += &format!("; {} not shown", all - shown - alike);
-    }
-    said += &match report.covered {
-        0 => format!(
-            "; the context switches of all threads were not recorded in these {}; `perfring record DIR --why` records them",
-            span(report.length)
-        ),
-        covered => format!("; kernel events cover {} of {}", span(covered), span(report.length)),
-    };
-    if report.missing > 0 {
-        said += &format!(", and {} of them were lost", report.missing);
-    }
-    if report.hidden > 0 {
-        let gaps = count(report.hidden, "time");
-        said += &format!("; {gaps} between two records had losses within, so they may be no gaps");
-    }
-    if facts.untimed() > 0 {
-        let records = count(facts.untimed(), "record");
-        said += &format!("; {records} without a timestamp, so gaps between them are not known");
-    }
-    if report.anonymous > 0 {
-        let (records, name) = match report.anonymous {
-            1 => ("1 record".to_owned(), "names"),
-            number => (format!("{number} records"), "name"),
-        };
-        said += &format!("; {records} {name} no thread, so gaps between them are not known");
-    }
-    said
 }
 
 /// OpenTelemetry's names of a thread.
