@@ -15,6 +15,7 @@ use perfring_shm::{AttachError, ReadWindow};
 
 pub use crate::pinned::Pinned;
 pub use crate::run::Run;
+pub use crate::snapshot::SnapshotReader;
 pub use perfring_abi::Lead;
 pub use perfring_ring::{Anchor, Front, Next, ReaderId, ResumePoint, Saved};
 #[cfg(feature = "poll")]

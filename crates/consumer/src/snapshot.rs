@@ -3,7 +3,7 @@
 use crate::item::{Item, RecordRef};
 use crate::table::Types;
 use perfring_abi::Layout;
-use perfring_ring::{Anchors, Lost, ReadError, RingTotals, Start};
+use perfring_ring::{Anchors, Front, Lost, ReadError, RingTotals, Start};
 use perfring_shm::{AttachError, CopyWindow, Location, ObserverMapping, bytes_of};
 
 /// A copy of everything intact in a ring: of a live ring while its producer runs at full speed, or
@@ -53,8 +53,7 @@ impl Snapshot {
     /// error.
     #[must_use]
     pub fn iter(&self) -> Items<'_> {
-        let unmarked = Vec::new().into_iter();
-        Items { snapshot: &self.inner, cursor: Some(self.inner.start()), unmarked }
+        Items { snapshot: &self.inner, cursor: ItemCursor::new(&self.inner) }
     }
 
     /// Returns the ring's totals, read just before the copy was made.
@@ -113,29 +112,116 @@ impl<'a> IntoIterator for &'a Snapshot {
     }
 }
 
+/// Where the next item of a snapshot is.
+#[derive(Clone, Debug)]
+struct ItemCursor {
+    pos: Option<u64>,
+    /// Losses that no marker reports, once the last record was returned.
+    unmarked: std::vec::IntoIter<Lost>,
+}
+
+impl ItemCursor {
+    fn new(of: &perfring_ring::RingCopy) -> Self {
+        ItemCursor { pos: Some(of.start()), unmarked: Vec::new().into_iter() }
+    }
+
+    fn next<'a>(&mut self, of: &'a perfring_ring::RingCopy) -> Option<Result<Item<'a>, ReadError>> {
+        let Some(pos) = self.pos.take() else {
+            return self.unmarked.next().map(|lost| Ok(Item::Lost(lost)));
+        };
+        let Some(step) = of.step(pos).transpose() else {
+            self.unmarked = of.unmarked().collect::<Vec<_>>().into_iter();
+            return self.next(of);
+        };
+        Some(step.map_err(ReadError::from).map(|(next, after)| {
+            self.pos = Some(after);
+            next.map(|(frame, words)| RecordRef::new(&frame, bytes_of(words, frame.len)))
+        }))
+    }
+}
+
 /// The items of a [`Snapshot`].
 #[derive(Clone, Debug)]
 pub struct Items<'a> {
     snapshot: &'a perfring_ring::RingCopy,
-    cursor: Option<u64>,
-    /// Losses that no marker reports, once the last record was returned.
-    unmarked: std::vec::IntoIter<Lost>,
+    cursor: ItemCursor,
 }
 
 impl<'a> Iterator for Items<'a> {
     type Item = Result<Item<'a>, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let Some(cursor) = self.cursor.take() else {
-            return self.unmarked.next().map(|lost| Ok(Item::Lost(lost)));
-        };
-        let Some(step) = self.snapshot.step(cursor).transpose() else {
-            self.unmarked = self.snapshot.unmarked().collect::<Vec<_>>().into_iter();
-            return self.next();
-        };
-        Some(step.map_err(ReadError::from).map(|(next, after)| {
-            self.cursor = Some(after);
-            next.map(|(frame, words)| RecordRef::new(&frame, bytes_of(words, frame.len)))
-        }))
+        self.cursor.next(self.snapshot)
     }
+}
+
+/// Reads a [`Snapshot`] from its first item to its last, as live rings are read: for a merge.
+///
+/// ```
+/// use perfring_consumer::{Snapshot, advanced::{Front, SnapshotReader}};
+/// # use perfring_producer::{Options, Producer};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("ring");
+/// # Producer::create(&path, &Options::default())?.publish(b"one")?;
+/// let mut reader = SnapshotReader::new(Snapshot::take(&path)?);
+/// assert_ne!(reader.peek()?, Front::Empty);
+/// let (_item, next) = reader.take()?.expect("a record");
+/// assert_eq!(next, Front::Empty);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SnapshotReader {
+    snapshot: Snapshot,
+    cursor: ItemCursor,
+    /// The timestamp of the last record.
+    time: u64,
+}
+
+/// A timestamp that no clock has: later ones are damaged.
+const LATEST: u64 = u64::MAX / 2;
+
+impl SnapshotReader {
+    /// Begins with the oldest item.
+    #[must_use]
+    pub fn new(snapshot: Snapshot) -> Self {
+        let cursor = ItemCursor::new(&snapshot.inner);
+        SnapshotReader { snapshot, cursor, time: 0 }
+    }
+
+    /// Returns the snapshot.
+    #[must_use]
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Returns what is next. A record without a timestamp has the time of the record before it.
+    ///
+    /// # Errors
+    /// [`ReadError`]: everything before it was taken.
+    pub fn peek(&self) -> Result<Front, ReadError> {
+        front(self.cursor.clone().next(&self.snapshot.inner), self.time)
+    }
+
+    /// Takes the next item, and returns what is next after it: [`Front::More`] if that is an error.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, ReadError> {
+        let Some(item) = self.cursor.next(&self.snapshot.inner).transpose()? else {
+            return Ok(None);
+        };
+        if let Item::Record(record) = &item {
+            self.time = record.time.unwrap_or(self.time);
+        }
+        let front = front(self.cursor.clone().next(&self.snapshot.inner), self.time);
+        Ok(Some((item, front.unwrap_or(Front::More))))
+    }
+}
+
+fn front(next: Option<Result<Item<'_>, ReadError>>, time: u64) -> Result<Front, ReadError> {
+    Ok(match next.transpose()? {
+        None => Front::Empty,
+        Some(Item::Lost(_)) => Front::Lost,
+        Some(Item::Record(record)) => Front::Timestamped(record.time.unwrap_or(time).min(LATEST)),
+    })
 }

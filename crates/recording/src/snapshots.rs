@@ -2,18 +2,18 @@
 
 use super::open::{Existing, Options};
 use super::write::Recording;
-use perfring_consumer::{Item, ReadError, Snapshot, advanced::Saved};
+use perfring_consumer::{Item, advanced::Saved};
 use perfring_events::{Event, FileMode, Loss, Origin, Output, OutputError, Rec, Terms, Took, What};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use perfring_set::{Merge, Source, SourceId};
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// Writes a recording of snapshots of rings, in the order of time, and returns the number of its records. An existing
-/// file is replaced.
+/// Writes a recording of snapshots of rings, in the order of time, and returns the number of records of each. An existing file
+/// is replaced. A source is read until it has nothing more.
 ///
 /// ```
-/// use perfring_consumer::{Location, Snapshot};
+/// use perfring_consumer::{Location, Snapshot, advanced::SnapshotReader};
 /// use perfring_events::{FileMode, Shapes};
 /// use perfring_recording::write_snapshots;
 /// # use perfring_producer::{Options, Producer};
@@ -22,8 +22,10 @@ use std::time::Instant;
 /// # Producer::create(&ring, &Options::default())?.publish(b"an order")?;
 /// let snapshot = Snapshot::take(&ring)?;
 /// let shapes = Shapes::of_snapshot(&snapshot, &Location::from(&*ring), 0);
-/// let rings = [(shapes.origin().clone(), snapshot)];
-/// assert_eq!(write_snapshots(&path, FileMode::default(), &rings)?, 1);
+/// let origin = shapes.origin().clone();
+/// let written =
+///     write_snapshots(&path, FileMode::default(), vec![(origin, Box::new(SnapshotReader::new(snapshot)))])?;
+/// assert_eq!(written, [1]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -32,14 +34,14 @@ use std::time::Instant;
 pub fn write_snapshots(
     path: &Path,
     mode: FileMode,
-    rings: &[(Origin, Snapshot)],
-) -> Result<u64, OutputError> {
+    rings: Vec<(Origin, Box<dyn Source>)>,
+) -> Result<Vec<u64>, OutputError> {
     let existing = Existing::Replace;
     let terms = Terms { mode, ..Terms::default() };
     let options = Options { path: path.to_owned(), existing, terms, ..Options::default() };
     let mut out = Recording::open("snapshot", &options)?;
     let mut seq = 0;
-    let mut report = |origin: &Origin, what| -> Result<(), OutputError> {
+    let mut report = |origin: &Origin, what: What<'_>| -> Result<(), OutputError> {
         seq += 1;
         let event = Event { seq, origin, what };
         if out.take(&event)? == Took::Busy {
@@ -51,42 +53,35 @@ pub fn write_snapshots(
         }
         Ok(())
     };
-    let mut next = BinaryHeap::new();
-    let mut items: Vec<_> = rings.iter().map(|(_, snapshot)| snapshot.iter().peekable()).collect();
-    let mut records = 0;
-    for (at, ((origin, _), items)) in rings.iter().zip(&mut items).enumerate() {
-        report(origin, What::Began)?;
-        if let Some(item) = items.peek() {
-            next.push(Reverse((time_of(item, 0), at)));
-        }
+    // All is there: the clock is at its end, so nothing is waited for.
+    let mut merge = Merge::with_clock(Duration::ZERO, || u64::MAX);
+    let mut origins: BTreeMap<SourceId, (usize, Origin)> = BTreeMap::new();
+    let mut written = vec![0; rings.len()];
+    for (at, (origin, source)) in rings.into_iter().enumerate() {
+        report(&origin, What::Began)?;
+        origins.insert(merge.add(source), (at, origin));
     }
-    while let Some(Reverse((time, at))) = next.pop() {
-        let (Some((origin, _)), Some(items)) = (rings.get(at), items.get_mut(at)) else { continue };
-        match items.next() {
-            Some(Ok(Item::Record(record))) => {
-                records += 1;
-                report(origin, What::Record(Rec::new(record, origin)))?;
+    loop {
+        match merge.next() {
+            Ok(Some(merged)) => {
+                let Some((at, origin)) = origins.get(&merged.source) else { continue };
+                let what = match merged.item {
+                    Item::Record(record) => {
+                        written[*at] += 1;
+                        What::Record(Rec::new(record, origin))
+                    }
+                    Item::Lost(lost) => What::Lost(Loss::of(lost, &Saved::default(), None, origin)),
+                };
+                report(origin, what)?;
             }
-            Some(Ok(Item::Lost(lost))) => {
-                report(origin, What::Lost(Loss::of(lost, &Saved::default(), None, origin)))?;
-            }
+            Ok(None) => break,
             // A damaged ring ends at the damage; what precedes it is kept.
-            Some(Err(_)) | None => continue,
-        }
-        if let Some(item) = items.peek() {
-            next.push(Reverse((time_of(item, time), at)));
+            Err(_) => {}
         }
     }
-    for (origin, _) in rings {
+    for (_, origin) in origins.values() {
         report(origin, What::Ended)?;
     }
     out.close(Instant::now())?;
-    Ok(records)
-}
-
-fn time_of(item: &Result<Item<'_>, ReadError>, last: u64) -> u64 {
-    match item {
-        Ok(Item::Record(record)) => record.time.unwrap_or(last),
-        _ => last,
-    }
+    Ok(written)
 }

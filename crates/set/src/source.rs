@@ -1,6 +1,6 @@
 //! The interface through which many rings are read.
 
-use perfring_consumer::advanced::{Armed, Front, ResumePoint};
+use perfring_consumer::advanced::{Armed, Front, ResumePoint, SnapshotReader};
 use perfring_consumer::{
     Anchors, Consumer, Item, Layout, Observer, Policy, Producers, ReadError, Types, stat::Fill,
 };
@@ -100,6 +100,13 @@ pub trait Source: Send {
     fn has_producer(&self) -> bool;
 }
 
+impl About {
+    fn of(layout: &Layout) -> Self {
+        let Layout { uuid, data_size, policy, time: timed, .. } = *layout;
+        About { uuid, data_size, policy: Some(policy), timed }
+    }
+}
+
 /// The methods that both readers have.
 macro_rules! forward {
     ($reader:ident) => {
@@ -112,8 +119,7 @@ macro_rules! forward {
         }
 
         fn about(&self) -> About {
-            let Layout { uuid, data_size, policy, time: timed, .. } = *self.layout();
-            About { uuid, data_size, policy: Some(policy), timed }
+            About::of(self.layout())
         }
 
         fn anchors(&self) -> Anchors {
@@ -179,4 +185,45 @@ impl Source for Observer {
     }
 
     fn release(&mut self, _: &ResumePoint) {}
+}
+
+/// It has what the ring had at one moment: it has nothing to release, and no producer.
+impl Source for SnapshotReader {
+    fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
+        Ok(SnapshotReader::take(self)?)
+    }
+
+    fn peek(&mut self) -> Result<Front, SourceError> {
+        Ok(SnapshotReader::peek(self)?)
+    }
+
+    fn resume_point(&self) -> ResumePoint {
+        ResumePoint::default()
+    }
+
+    fn release(&mut self, _: &ResumePoint) {}
+
+    fn fill(&self) -> Fill {
+        Fill { size: self.snapshot().layout().data_size, ..Fill::default() }
+    }
+
+    fn about(&self) -> About {
+        About::of(self.snapshot().layout())
+    }
+
+    fn anchors(&self) -> Anchors {
+        *self.snapshot().anchors()
+    }
+
+    fn types(&self) -> Types {
+        self.snapshot().types().clone()
+    }
+
+    fn has_more_types(&self, _: &Types) -> bool {
+        false
+    }
+
+    fn has_producer(&self) -> bool {
+        false
+    }
 }

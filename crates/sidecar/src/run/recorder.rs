@@ -3,9 +3,10 @@
 use crate::config::snapshot_rule::SnapshotRule;
 use crate::engine::Engine;
 use crate::log::Say;
-use perfring_consumer::{Location, Policy};
+use perfring_consumer::{Location, Policy, advanced::SnapshotReader};
 use perfring_export::recording;
 use perfring_export::{FileMode, Origin, Shapes};
+use perfring_set::Source;
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -92,7 +93,7 @@ fn keep(
                     birth: live.birth,
                     ..copy.origin().clone()
                 };
-                rings.push((origin, snapshot));
+                rings.push((origin, Box::new(SnapshotReader::new(snapshot)) as Box<dyn Source>));
             }
             Ok(None) => {}
             Err(error) => {
@@ -108,10 +109,10 @@ fn keep(
     // The file gets its name only when it is complete.
     let draft = path.with_extension("new");
     let records =
-        recording::write_snapshots(&draft, mode, &rings).map_err(|error| error.to_string());
+        recording::write_snapshots(&draft, mode, rings).map_err(|error| error.to_string());
     let named = records.and_then(|records| {
         perfring_export::rename(&draft, &path).map_err(|error| error.to_string())?;
-        Ok(records)
+        Ok(records.iter().sum())
     });
     if named.is_err() {
         let _ = fs::remove_file(&draft);

@@ -2,9 +2,9 @@
 
 use super::frozen::Recording;
 use super::shared::Shared;
-use perfring_consumer::{Location, Snapshot, Start};
-
+use perfring_consumer::{Location, Start, advanced::SnapshotReader};
 use perfring_events::{FileMode, Origin, Shapes};
+use perfring_set::Source;
 use std::sync::Arc;
 
 /// Bytes of the rings of a snapshot, at most: it is in memory for a moment.
@@ -14,7 +14,7 @@ const MOST: u64 = 1 << 30;
 pub(super) fn freeze(shared: &Shared, rings: &[u32]) -> Result<Arc<Recording>, String> {
     // One after the other: each may take as much memory.
     let _one = shared.freezing();
-    let mut copies: Vec<(Origin, Snapshot)> = Vec::new();
+    let mut copies: Vec<(Origin, Box<dyn Source>)> = Vec::new();
     let (mut bytes, mut trouble) = (0, Vec::new());
     // All copies first, and then the file: so all rings are copied as close to one moment as possible.
     for id in rings {
@@ -42,7 +42,7 @@ pub(super) fn freeze(shared: &Shared, rings: &[u32]) -> Result<Arc<Recording>, S
                     ..shapes.origin().clone()
                 };
                 origin.find_birth(&observer);
-                copies.push((origin, snapshot));
+                copies.push((origin, Box::new(SnapshotReader::new(snapshot))));
             }
             Err(error) => trouble.push(format!("{name}: {error}")),
         }
@@ -55,9 +55,8 @@ pub(super) fn freeze(shared: &Shared, rings: &[u32]) -> Result<Arc<Recording>, S
         all => format!("{} rings", all.len()),
     };
     let (id, path) = shared.frozen().place()?;
-    let written = perfring_recording::write_snapshots(&path, FileMode::PRIVATE, &copies)
+    let written = perfring_recording::write_snapshots(&path, FileMode::PRIVATE, copies)
         .map_err(|error| error.to_string());
-    drop(copies);
     written?;
     let mut recording = Recording::open(id, name, path, true)?;
     if !trouble.is_empty() {
