@@ -91,6 +91,14 @@ impl Origin {
         }
     }
 
+    /// Creates the shapes of a ring of the kernel's events on this machine, which has no file: its location is its name.
+    #[must_use]
+    pub fn of_kernel(id: u32, name: &str, uuid: [u8; 16]) -> Self {
+        let birth = Birth::namespace_here().map(|namespace| Birth { namespace, started_ns: 0 });
+        let (location, name, timed) = (name.to_owned(), name.to_owned(), true);
+        Origin { id, name, location, uuid, timed, birth, ..Origin::default() }
+    }
+
     /// Sets the birth of the producer, if that is alive and can be seen; else removes it.
     pub fn find_birth(&mut self, ring: &Observer) {
         self.birth = None;

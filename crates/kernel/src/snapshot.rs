@@ -4,7 +4,7 @@ use crate::ahead::{Ahead, Content, Read};
 use crate::decode::{What, decode};
 use crate::event::EventKind;
 use perfring_consumer::advanced::{Front, ResumePoint};
-use perfring_consumer::{Cause, Fill, Item, ReadError};
+use perfring_consumer::{Cause, Item, ReadError, stat::Fill};
 use perfring_ring::{KernelCopy, KernelFrame};
 
 /// What a [`KernelRecorder`](crate::KernelRecorder) held at one moment, the oldest record first. It ends with the newest

@@ -1,12 +1,12 @@
-//! Why there is no witness.
+//! Why there is no evidence.
 
-use perfring_consumer::ClockError;
+use perfring_consumer::{AttachError, ReadError, error::ClockError};
 use perfring_producer::{OpenError, ReserveError};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// The reason why a witness cannot begin.
+/// The reason why there is no evidence.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WitnessError {
@@ -27,4 +27,10 @@ pub enum WitnessError {
     /// This process cannot read the timestamps' clock.
     #[error(transparent)]
     Clock(#[from] ClockError),
+    /// Its ring cannot be opened.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// Its ring cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
 }

@@ -2,7 +2,8 @@
 //! says of the processes that have these rings open.
 //!
 //! A [`Witness`] opens the kernel's rings for its host, which reads them with its own. What the witness sees of processes it
-//! publishes into a further ring: its records are those of [`perfring_why::witness`].
+//! publishes into a further ring: its records are those of [`perfring_why::witness`]. [`Recent`] keeps the evidence of the last
+//! moments, for snapshots.
 //!
 //! | file | has |
 //! |---|---|
@@ -10,6 +11,7 @@
 //! | `process`, `seats`, `machine` | what a look finds |
 //! | `calls`, `tasks` | the files of /proc about threads |
 //! | `kernel`, `named_ring` | the kernel's rings, and the witness's own |
+//! | `recent`, `standing` | the evidence of a snapshot, and what already held when it begins |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
@@ -19,12 +21,16 @@ mod kernel;
 mod machine;
 mod named_ring;
 mod process;
+mod recent;
 mod seats;
+mod standing;
 mod tasks;
 mod witness;
 
 pub use error::WitnessError;
+pub use kernel::missing;
 pub use named_ring::NamedRing;
+pub use recent::Recent;
 pub use seats::{SeatSeen, seats};
 pub use tasks::names;
 pub use witness::{Files, Followed, Witness};

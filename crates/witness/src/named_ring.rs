@@ -1,16 +1,16 @@
-//! The witness's own ring, while its file has a name.
+//! Rings of records of a witness, while their files have names.
 
 use crate::error::WitnessError;
 use perfring_consumer::Location;
-use perfring_producer::{Options, Policy, Producer};
-use perfring_why::witness::{NAME, schemas};
+use perfring_producer::{Options, Policy};
+use perfring_why::witness::NAME;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// Bytes of the witness's ring.
+/// Bytes of a witness's ring.
 const SIZE: u64 = 4 << 20;
 
-/// The witness's ring, whose file loses its name when this is dropped.
+/// A ring whose file loses its name when this is dropped.
 #[derive(Debug)]
 pub struct NamedRing {
     location: Location,
@@ -18,19 +18,18 @@ pub struct NamedRing {
 }
 
 impl NamedRing {
-    pub(crate) fn create() -> Result<(Self, Producer), WitnessError> {
+    /// Makes a place for it.
+    pub(crate) fn new() -> Result<Self, WitnessError> {
         let memory = Path::new("/dev/shm");
         let home = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         let dir = tempfile::Builder::new().prefix("perfring-why-").tempdir_in(&home);
         let dir = dir.map_err(|source| WitnessError::Directory { path: home, source })?;
-        let location = Location::from(dir.path().join(NAME));
-        let policy = Policy::Overwrite;
-        let options = Options { size: SIZE, time: true, policy, ..Options::default() };
-        let mut producer = Producer::create(&location, &options)?;
-        for schema in schemas() {
-            producer.register(&schema)?;
-        }
-        Ok((NamedRing { location, _dir: dir }, producer))
+        Ok(NamedRing { location: Location::from(dir.path().join(NAME)), _dir: dir })
+    }
+
+    /// Returns the options for it.
+    pub(crate) fn options() -> Options {
+        Options { size: SIZE, time: true, policy: Policy::Overwrite, ..Options::default() }
     }
 
     /// Returns where it is.

@@ -1,20 +1,21 @@
 //! The witness: the kernel's switches around the rings' records, and what /proc says of their processes.
 
 use crate::error::WitnessError;
-use crate::kernel;
+use crate::kernel::{Kept, Rings, without};
 use crate::machine::Machine;
 use crate::named_ring::NamedRing;
 use crate::process::{Process, say};
 use crate::seats::{SeatSeen, released, seats};
+use crate::standing::Standing;
 use crate::tasks::{names, tasks};
-use perfring_consumer::{Location, Stat, advanced::MachineClock};
+use perfring_consumer::{Location, Snapshot, advanced::MachineClock, stat::Stat};
 use perfring_figures::process::Processes;
-use perfring_kernel::{EventKind, KernelRing, OpenError};
+use perfring_kernel::{KernelRing, OpenError};
 use perfring_producer::Producer;
 use perfring_types::PodRecord;
-use perfring_why::witness::{FAULTS, Held, KERNEL, Of, Reader, RingWriter, SeatOf, Turn, Watch};
+use perfring_why::witness::{Held, Of, Reader, RingWriter, SeatOf, Turn, Watch, schemas};
 use rustix::time::{ClockId, clock_gettime};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// How often processes are looked at, at most. A look takes no more than a twentieth of this thread's time.
@@ -61,19 +62,28 @@ pub struct Witness {
     producer: Producer,
     clock: MachineClock,
     kernel: Kernel,
-    /// Rings of the kernel that were not taken yet, with their names.
-    opened: Vec<(String, KernelRing)>,
+    rings: Rings,
     /// What this user may not observe.
     missing: Option<String>,
     machine: Machine,
     /// Processes that have a seat of a ring, and have that ring open, with what was last said of them.
     processes: HashMap<u32, Process>,
     /// What was last said of each seat.
-    seats: HashMap<([u8; 16], u32, u32), SeatSeen>,
+    seats: HashMap<([u8; 16], u32, u32), Said>,
     next_look: Instant,
     next_seats: Instant,
     /// When all that still holds is said again, if it is: for a recording of several files.
     next_repeat: Option<Instant>,
+}
+
+/// What was last said of a seat.
+#[derive(Debug)]
+struct Said {
+    seat: SeatSeen,
+    /// Since when, ns of the timestamps' clock.
+    since: u64,
+    /// Since when its holder is the only writer of the ring.
+    writes_since: Option<u64>,
 }
 
 /// What a recording consists of.
@@ -83,6 +93,8 @@ pub enum Files {
     One,
     /// Several, of which the first ones may be removed.
     Several,
+    /// Snapshots of the last moments: see [`Recent`](crate::Recent).
+    Snapshots,
 }
 
 /// Whose switches are recorded.
@@ -106,30 +118,38 @@ impl Witness {
         files: Files,
         rings: impl IntoIterator<Item = Followed>,
     ) -> Result<(Self, NamedRing), WitnessError> {
-        let (ring, producer) = NamedRing::create()?;
+        let ring = NamedRing::new()?;
+        let mut producer = Producer::create(ring.location(), &NamedRing::options())?;
+        for schema in schemas() {
+            producer.register(&schema)?;
+        }
         let clock = MachineClock::find()?;
-        let (kernel, opened, missing) = match kernel::of_machine() {
-            Ok(opened) => (Kernel::Machine, opened, None),
-            Err(error @ (OpenError::Missing | OpenError::Unknown { .. })) => {
-                (Kernel::Nothing, Vec::new(), Some(kernel::without(&error)))
-            }
-            Err(error) => (Kernel::Processes, Vec::new(), Some(kernel::without(&error))),
+        let mut rings_of_kernel = match files {
+            Files::One | Files::Several => Rings::Read(Vec::new()),
+            Files::Snapshots => Rings::Kept(Vec::new()),
         };
-        let named = |ring: KernelRing| (format!("{KERNEL}{}", ring.cpu()), ring);
+        let opened = rings_of_kernel.open((Of::Switches, 0), || clock.now_ns());
+        let kernel = match &opened {
+            Ok(()) => Kernel::Machine,
+            Err(OpenError::Missing | OpenError::Unknown { .. } | OpenError::Overwrite) => {
+                Kernel::Nothing
+            }
+            Err(_) => Kernel::Processes,
+        };
         let now = Instant::now();
         let mut witness = Witness {
             producer,
             machine: Machine::new(clock.now_ns()),
             clock,
             kernel,
-            opened: opened.into_iter().map(named).collect(),
-            missing,
+            rings: rings_of_kernel,
+            missing: opened.err().map(|error| without(&error)),
             processes: HashMap::new(),
             seats: HashMap::new(),
             next_look: now,
             next_seats: now,
             next_repeat: match files {
-                Files::One => None,
+                Files::One | Files::Snapshots => None,
                 Files::Several => now.checked_add(REPEAT),
             },
         };
@@ -146,15 +166,25 @@ impl Witness {
 
     /// Returns the rings of the kernel that were opened since the last call, with their names: by these names they are evidence.
     pub fn opened(&mut self) -> impl Iterator<Item = (String, KernelRing)> {
-        self.opened.drain(..)
+        let rings = match &mut self.rings {
+            Rings::Read(rings) => std::mem::take(rings),
+            Rings::Kept(_) => Vec::new(),
+        };
+        rings.into_iter()
     }
 
     /// Says that the machine is watched, and the names of its tasks: those that began before have no record of theirs.
     fn say_machine(&mut self) {
-        if let Kernel::Machine = self.kernel {
+        if self.kernel == Kernel::Machine && self.says_watches() {
             tasks(|comm| self.say(&comm));
             self.say_watch(0, Of::Switches, Turn::Begin);
         }
+    }
+
+    /// Returns whether it is said at once what is watched, as the events are read: a snapshot says it for the time of which it
+    /// has them.
+    fn says_watches(&self) -> bool {
+        matches!(self.rings, Rings::Read(_))
     }
 
     /// Forgets what was said, so that it is said again: a later file of a recording has nothing of the earlier ones.
@@ -178,8 +208,9 @@ impl Witness {
             self.repeat();
         }
         if now >= self.next_seats {
-            let mut processes = Processes::default();
+            let (mut processes, mut known) = (Processes::default(), HashSet::new());
             for Followed { location, uuid } in rings {
+                known.insert(uuid);
                 let look = self.clock.now_ns();
                 if let Ok(stat) = Stat::read(&location)
                     && stat.layout.uuid == uuid
@@ -191,6 +222,7 @@ impl Witness {
                     }
                 }
             }
+            self.seats.retain(|(ring, _, _), _| known.contains(ring));
             let wait = SEATS.max(own_time().saturating_sub(begun).saturating_mul(20));
             self.next_seats = now.checked_add(wait).unwrap_or(now);
         }
@@ -235,18 +267,21 @@ impl Witness {
         let pid = seat.owner.pid;
         let key = (uuid, seat.role as u32, seat.number);
         let before = self.seats.get(&key);
-        if before == Some(&seat) {
+        if before.is_some_and(|before| before.seat == seat) {
             return;
         }
-        let was_here = before.is_some_and(|before| before.here && before.owner == seat.owner);
-        if seat.writes_alone && seat.here && !was_here {
+        let same = before.filter(|before| before.seat.here && before.seat.owner == seat.owner);
+        let mut writes_since = same.and_then(|before| before.writes_since);
+        if seat.writes_alone && seat.here && same.is_none() {
             self.say(&RingWriter { ring: uuid, pid });
+            writes_since = Some(self.clock.now_ns());
         }
         if seat.here && !self.processes.contains_key(&pid) {
             self.begin_process(pid);
         }
         self.say(&seat.record(uuid));
-        self.seats.insert(key, seat);
+        let since = self.clock.now_ns();
+        self.seats.insert(key, Said { seat, since, writes_since });
     }
 
     /// Begins to watch a process that has a ring open.
@@ -254,27 +289,26 @@ impl Witness {
         let looked = self.clock.now_ns();
         let faulty = self.processes.values().filter(|process| process.faults).count();
         // A process of another user has none.
-        let switches = matches!(self.kernel, Kernel::Processes)
-            && self.watch(pid, vec![EventKind::Switches, EventKind::Tasks], KERNEL);
+        let switches = matches!(self.kernel, Kernel::Processes) && self.watch(pid, Of::Switches);
         let faults = !matches!(self.kernel, Kernel::Nothing)
             && faulty < FAULTY
-            && self.watch(pid, vec![EventKind::PageFaults], FAULTS);
+            && self.watch(pid, Of::Faults);
         let process = Process::begin(pid, looked, switches, faults);
         self.say_process(pid, &process);
         self.processes.insert(pid, process);
     }
 
     /// Opens events of a process. Returns whether the kernel allows them.
-    fn watch(&mut self, pid: u32, events: Vec<EventKind>, name: &str) -> bool {
-        let Some(rings) = kernel::of_process(pid, events) else { return false };
-        let name = name.trim_end_matches('-');
-        let named = |ring: KernelRing| (format!("{name}-{pid}-{}", ring.cpu()), ring);
-        self.opened.extend(rings.into_iter().map(named));
-        true
+    fn watch(&mut self, pid: u32, of: Of) -> bool {
+        let Witness { rings, clock, .. } = self;
+        rings.open((of, pid), || clock.now_ns()).is_ok()
     }
 
     /// Says which events of a process are recorded, and the names of its threads where no others are known.
     fn say_process(&mut self, pid: u32, process: &Process) {
+        if !self.says_watches() {
+            return;
+        }
         if process.switches {
             self.say_watch(pid, Of::Switches, Turn::Begin);
             names(pid, |comm| self.say(&comm));
@@ -282,6 +316,61 @@ impl Witness {
         if process.faults {
             self.say_watch(pid, Of::Faults, Turn::Begin);
         }
+    }
+
+    /// Returns the time, ns of the timestamps' clock.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    /// Makes everything due for the next look.
+    pub(crate) fn hurry(&mut self) {
+        let now = Instant::now();
+        (self.next_look, self.next_seats) = (now, now);
+    }
+
+    /// Returns the rings in which the kernel keeps its newest events.
+    pub(crate) fn kept(&mut self) -> Option<&mut Vec<Kept>> {
+        match &mut self.rings {
+            Rings::Kept(rings) => Some(rings),
+            Rings::Read(_) => None,
+        }
+    }
+
+    /// Returns what held already at a time, in a ring of its own: seats, writers and names; and when which events are there. No
+    /// evidence is later than `until`.
+    pub(crate) fn standing(
+        &self,
+        from: u64,
+        until: u64,
+        watches: &[(Of, u32, u64)],
+    ) -> Result<Snapshot, WitnessError> {
+        let standing = Standing::new()?;
+        for ((ring, _, _), said) in &self.seats {
+            if said.since <= from {
+                standing.say(from, &said.seat.record(*ring));
+            }
+            if said.writes_since.is_some_and(|since| since <= from) {
+                standing.say(from, &RingWriter { ring: *ring, pid: said.seat.owner.pid });
+            }
+        }
+        match self.kernel {
+            Kernel::Machine => tasks(|comm| standing.say(from, &comm)),
+            _ => {
+                self.processes.keys().for_each(|pid| names(*pid, |comm| standing.say(from, &comm)))
+            }
+        }
+        let mut watches = watches.to_vec();
+        watches.sort_by_key(|(_, _, begun)| *begun);
+        for (of, pid, begun) in &watches {
+            let turn = Turn::Begin.into();
+            standing.say(*begun, &Watch { pid: *pid, of: (*of).into(), turn });
+        }
+        for (of, pid, _) in watches.iter().filter(|(of, _, _)| *of == Of::Switches) {
+            let turn = Turn::End.into();
+            standing.say(until, &Watch { pid: *pid, of: (*of).into(), turn });
+        }
+        standing.end()
     }
 
     /// Ends the watch: what is published before this moment is evidence.

@@ -2,7 +2,7 @@
 
 use crate::command::{Done, Place, json_lines, perfring, publish, run};
 use crate::files::exported;
-use perfring_consumer::Stat;
+use perfring_consumer::stat::Stat;
 use perfring_testkit::rng::Rng;
 use perfring_testkit::size::workspace;
 use perfring_testkit::wait::until;

@@ -304,7 +304,10 @@ impl Config {
             .flat_map(|input| std::iter::once(input.describe()).chain(input.describe_missing()));
         let outputs = self.outputs.iter().map(OutputConfig::describe);
         let rules = self.record_rules.iter().map(RecordRule::describe);
-        let snapshots = self.snapshots.iter().map(SnapshotRule::describe);
+        let snapshots = self
+            .snapshots
+            .iter()
+            .flat_map(|rule| std::iter::once(rule.describe()).chain(rule.describe_missing()));
         let added = self.resource.iter();
         let added =
             added.map(|(name, value)| format!("adds {name}={value} to each process's resource"));

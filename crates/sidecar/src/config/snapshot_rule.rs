@@ -18,6 +18,8 @@ pub struct SnapshotRule {
     pub min_interval: Duration,
     /// How many snapshots by this rule are kept, the newest.
     pub keep: usize,
+    /// Whether snapshots have the evidence of causes for `perfring why`, and what that says in a file beside each.
+    pub why: bool,
 }
 
 /// The trigger of a rule.
@@ -44,6 +46,8 @@ struct Keys {
     min_interval: Duration,
     #[serde(default = "keep")]
     keep: usize,
+    #[serde(default)]
+    why: bool,
 }
 
 fn interval() -> Duration {
@@ -75,8 +79,8 @@ impl SnapshotRule {
                 }
             },
         };
-        let Keys { dir, min_interval, keep, .. } = keys;
-        Ok(SnapshotRule { on, dir, min_interval, keep })
+        let Keys { dir, min_interval, keep, why, .. } = keys;
+        Ok(SnapshotRule { on, dir, min_interval, keep, why })
     }
 
     /// Returns whether this record triggers the rule.
@@ -92,7 +96,7 @@ impl SnapshotRule {
     /// Creates a rule that only SIGUSR2 triggers.
     #[must_use]
     pub fn on_signal(dir: PathBuf) -> Self {
-        SnapshotRule { on: On::Signal, dir, min_interval: interval(), keep: keep() }
+        SnapshotRule { on: On::Signal, dir, min_interval: interval(), keep: keep(), why: false }
     }
 
     pub(crate) fn waits_for_death(&self) -> bool {
@@ -112,11 +116,17 @@ impl SnapshotRule {
 
     pub(crate) fn describe(&self) -> String {
         format!(
-            "keeps what overwrite rings hold in {} on {}, at most every {}, the last {}",
+            "keeps what overwrite rings hold in {} on {}, at most every {}, the last {}{}",
             self.dir.display(),
             self.reason(),
             humantime::format_duration(self.min_interval),
-            self.keep.max(1)
+            self.keep.max(1),
+            if self.why { ", each with the causes of its gaps and losses" } else { "" }
         )
+    }
+
+    /// Says which permission is missing for causes.
+    pub(super) fn describe_missing(&self) -> Option<String> {
+        self.why.then(perfring_witness::missing).flatten()
     }
 }

@@ -49,7 +49,7 @@ use perfring_consumer::{
     advanced::{MachineClock, Saved},
     error::ClockError,
 };
-use perfring_export::{Birth, Origin, Output, OutputError, Shapes};
+use perfring_export::{Origin, Output, OutputError, Shapes};
 use perfring_set::{MergeFigures, Source};
 use ring::{Ring, Stage};
 use rings::Rings;
@@ -231,18 +231,8 @@ impl Engine {
     /// Adds a ring of the kernel, which is read until what it observes ends.
     pub fn add_kernel(&mut self, name: &str, source: Box<dyn Source>, input: &Input) -> RingId {
         let about = source.about();
-        let origin = Origin {
-            id: self.id,
-            name: name.to_owned(),
-            location: name.to_owned(),
-            uuid: about.uuid,
-            policy: about.policy,
-            timed: about.timed,
-            data_size: about.data_size,
-            anchors: source.anchors(),
-            birth: Birth::namespace_here().map(|namespace| Birth { namespace, started_ns: 0 }),
-            ..Origin::default()
-        };
+        let (anchors, data_size) = (source.anchors(), about.data_size);
+        let origin = Origin { anchors, data_size, ..Origin::of_kernel(self.id, name, about.uuid) };
         let shapes = Shapes::of(origin, source.types());
         let mut ring = Ring::new(shapes, None, input.clone(), false);
         self.name(&mut ring);

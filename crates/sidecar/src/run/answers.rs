@@ -126,6 +126,9 @@ impl Sidecar {
         if let Some(address) = self.service.address() {
             all["health"] = address.into();
         }
+        if let Some(trouble) = self.recorder.trouble() {
+            all["snapshots_trouble"] = trouble.into();
+        }
         all
     }
 }

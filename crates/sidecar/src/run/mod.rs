@@ -1,10 +1,12 @@
 //! The sidecar: the engine with its inputs, its configuration and its files.
 
 mod answers;
+mod causes;
 mod damaged;
 mod drain;
 mod drained;
 mod error;
+mod explainer;
 mod figures;
 #[cfg(feature = "health")]
 mod health;
@@ -220,6 +222,7 @@ impl Sidecar {
             self.drain(signals, say);
         }
         let deadline = later(Instant::now(), self.config.settings.shutdown);
+        self.recorder.end(deadline, say);
         let errors = self.engine.close(deadline);
         self.report_notes(say);
         self.outputs.report_troubles(&self.engine, say);
@@ -316,6 +319,7 @@ impl Sidecar {
         self.engine.end_removed(); // also if turns are always full
         self.report_notes(say);
         self.outputs.report_troubles(&self.engine, say);
+        self.recorder.watch(&self.config.snapshots, &self.engine, now, say);
         self.take_snapshots(signals, now, say);
         self.service.look(now, &mut self.engine, &self.inputs, &self.config);
         if let Some(own) = &mut self.own {

@@ -2,7 +2,6 @@
 
 use super::Sidecar;
 use super::positions::Positions;
-use super::recorder::Recorder;
 use crate::config::{Config, ConfigError, Health};
 use crate::log::Say;
 use std::time::Duration;
@@ -82,7 +81,7 @@ impl Sidecar {
         self.service.set_limits(new);
         self.engine.set_snapshots(config.snapshots.clone());
         self.engine.set_record_rules(config.record_rules.clone());
-        self.recorder = Recorder::new(config.settings.mode);
+        self.recorder.renew(config.settings.mode);
         self.config = config;
         say.info("the configuration was reloaded");
         Ok(())

@@ -1,5 +1,7 @@
 //! The flight recorder: keeps what overwrite rings hold at one moment in files.
 
+use super::causes::Causes;
+use super::explainer;
 use crate::config::snapshot_rule::SnapshotRule;
 use crate::engine::Engine;
 use crate::log::Say;
@@ -23,12 +25,57 @@ pub(crate) struct Recorder {
     mode: FileMode,
     /// When each rule was last applied.
     last: HashMap<usize, Instant>,
+    /// The evidence of causes, if a rule wants it; or why there is none.
+    causes: Option<Result<Causes, String>>,
 }
 
 impl Recorder {
     /// Creates one whose files have this mode.
     pub(crate) fn new(mode: FileMode) -> Self {
-        Recorder { mode, last: HashMap::new() }
+        Recorder { mode, last: HashMap::new(), causes: None }
+    }
+
+    /// Takes a new mode; a witness that could not begin is tried again.
+    pub(super) fn renew(&mut self, mode: FileMode) {
+        self.mode = mode;
+        self.last.clear();
+        self.causes.take_if(|causes| causes.is_err());
+    }
+
+    /// To be called at intervals: has a witness for the rings while one of the rules wants its evidence.
+    pub(super) fn watch(
+        &mut self,
+        rules: &[SnapshotRule],
+        engine: &Engine,
+        now: Instant,
+        say: &mut Say<'_>,
+    ) {
+        if !rules.iter().any(|rule| rule.why) {
+            self.causes = None;
+        } else if self.causes.is_none() {
+            self.causes = Some(Causes::begin());
+            if let Some(trouble) = self.trouble() {
+                say.warn(&trouble);
+            }
+        }
+        if let Some(Ok(causes)) = &mut self.causes {
+            causes.poll(engine, now, say);
+        }
+    }
+
+    /// Returns what is missing for causes, if a rule wants them.
+    pub(super) fn trouble(&self) -> Option<String> {
+        match self.causes.as_ref()? {
+            Ok(causes) => causes.missing().map(|missing| format!("[[snapshot]] why: {missing}")),
+            Err(error) => Some(format!("[[snapshot]] why: no evidence of causes: {error}")),
+        }
+    }
+
+    /// Waits for explanations until then, and ends the witness.
+    pub(super) fn end(&mut self, deadline: Instant, say: &mut Say<'_>) {
+        if let Some(Ok(causes)) = self.causes.take() {
+            causes.end(deadline, say);
+        }
     }
 
     /// Keeps what overwrite rings hold, unless this rule was applied a short time ago: then only if
@@ -50,7 +97,7 @@ impl Recorder {
             return None;
         }
         self.last.insert(at, now);
-        match keep(rule, self.mode, reason, engine, say) {
+        match self.keep(rule, reason, engine, say) {
             Ok(Some((path, records))) => {
                 say.info(&format!("snapshot ({reason}): {records} records in {}", path.display()));
                 Some(Ok((path, records)))
@@ -67,18 +114,53 @@ impl Recorder {
             }
         }
     }
+
+    fn keep(
+        &self,
+        rule: &SnapshotRule,
+        reason: &str,
+        engine: &Engine,
+        say: &mut Say<'_>,
+    ) -> Result<Option<(PathBuf, u64)>, String> {
+        let causes =
+            self.causes.as_ref().filter(|_| rule.why).and_then(|causes| causes.as_ref().ok());
+        // Before the copies: a record that comes later is in no copy, and its thread did not write nothing.
+        let until = causes.map(|causes| causes.look_last(engine));
+        let mut rings = copies(engine, say);
+        if rings.is_empty() {
+            return Ok(None);
+        }
+        let own = rings.len();
+        if let Some((causes, until)) = causes.zip(until) {
+            match causes.freeze(until, own as u32) {
+                Ok(evidence) => rings.extend(evidence),
+                Err(error) => say.warn(&format!("the snapshot has no evidence of causes: {error}")),
+            }
+        }
+        fs::create_dir_all(&rule.dir).map_err(|error| error.to_string())?;
+        let path = rule.dir.join(name(&rule.reason(), reason));
+        // The file gets its name only when it is complete.
+        let draft = path.with_extension("new");
+        let records = recording::write_snapshots(&draft, self.mode, rings);
+        let named = records.map_err(|error| error.to_string()).and_then(|records| {
+            perfring_export::rename(&draft, &path).map_err(|error| error.to_string())?;
+            Ok(records.iter().take(own).sum())
+        });
+        if named.is_err() {
+            let _ = fs::remove_file(&draft);
+        }
+        let records = named?;
+        tidy(rule).map_err(|error| error.to_string())?;
+        if let Some(causes) = causes {
+            causes.explain(path.clone(), self.mode);
+        }
+        Ok(Some((path, records)))
+    }
 }
 
-fn keep(
-    rule: &SnapshotRule,
-    mode: FileMode,
-    reason: &str,
-    engine: &Engine,
-    say: &mut Say<'_>,
-) -> Result<Option<(PathBuf, u64)>, String> {
-    // All copies first, and then the files: so all rings are copied as close to one moment as
-    // possible.
-    let mut rings = Vec::new();
+/// Copies what overwrite rings hold: all copies precede the files, so all rings are copied as close to one moment as possible.
+fn copies(engine: &Engine, say: &mut Say<'_>) -> Vec<(Origin, Box<dyn Source>)> {
+    let mut rings: Vec<(Origin, Box<dyn Source>)> = Vec::new();
     let recorders = engine.shapes().filter(|of| of.origin().policy == Some(Policy::Overwrite));
     for shapes in recorders {
         match shapes.snapshot() {
@@ -93,7 +175,7 @@ fn keep(
                     birth: live.birth,
                     ..copy.origin().clone()
                 };
-                rings.push((origin, Box::new(SnapshotReader::new(snapshot)) as Box<dyn Source>));
+                rings.push((origin, Box::new(SnapshotReader::new(snapshot))));
             }
             Ok(None) => {}
             Err(error) => {
@@ -101,25 +183,7 @@ fn keep(
             }
         }
     }
-    if rings.is_empty() {
-        return Ok(None);
-    }
-    fs::create_dir_all(&rule.dir).map_err(|error| error.to_string())?;
-    let path = rule.dir.join(name(&rule.reason(), reason));
-    // The file gets its name only when it is complete.
-    let draft = path.with_extension("new");
-    let records =
-        recording::write_snapshots(&draft, mode, rings).map_err(|error| error.to_string());
-    let named = records.and_then(|records| {
-        perfring_export::rename(&draft, &path).map_err(|error| error.to_string())?;
-        Ok(records.iter().sum())
-    });
-    if named.is_err() {
-        let _ = fs::remove_file(&draft);
-    }
-    let records = named?;
-    tidy(rule).map_err(|error| error.to_string())?;
-    Ok(Some((path, records)))
+    rings
 }
 
 /// Returns a name like `20260701T120000.123456789Z-severity-17.perfrec`: names sort by time. The
@@ -165,7 +229,14 @@ fn tidy(rule: &SnapshotRule) -> io::Result<()> {
         .collect();
     all.sort();
     let old = all.len().saturating_sub(rule.keep.max(1));
-    all.iter().take(old).try_for_each(fs::remove_file)
+    all.iter().take(old).try_for_each(|snapshot| {
+        fs::remove_file(snapshot)?;
+        match fs::remove_file(snapshot.with_extension(explainer::ENDING)) {
+            // It has none, or none yet.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
+    })
 }
 
 #[cfg(test)]
@@ -187,7 +258,10 @@ mod tests {
         others.iter().for_each(|name| fs::write(dir.path().join(name), "").unwrap());
         let own: Vec<String> = (0..4).map(|_| name(&rule.reason(), "signal")).collect();
         own.iter().for_each(|name| fs::write(dir.path().join(name), "").unwrap());
+        let text = |name: &String| dir.path().join(name).with_extension("why.txt");
+        [1, 2].iter().for_each(|at| fs::write(text(&own[*at]), "").unwrap());
         tidy(&rule).unwrap();
+        assert_eq!(own.iter().filter(|name| text(name).exists()).collect::<Vec<_>>(), [&own[2]]);
         let is_there = |name: &&String| dir.path().join(name).exists();
         assert_eq!(own.iter().filter(is_there).collect::<Vec<_>>(), [&own[2], &own[3]]);
         assert!(others.iter().all(|name| dir.path().join(name).exists()));

@@ -121,7 +121,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     for options in &args.bpf {
         let ring = BpfRing::open(options)?;
-        live.add_source(ring.name(), &options.place.to_string(), Box::new(ring), false);
+        live.add_source(&ring.name(), &options.place.to_string(), Box::new(ring), false);
     }
     let since = args.select.since.map(Since::before_now).transpose()?;
     let recording = open(args)?;

@@ -32,7 +32,7 @@ impl Evidence {
 
     fn add_opened(&mut self, live: &mut Live) {
         for (name, ring) in self.0.opened() {
-            live.add_source(name.clone(), &name, Box::new(ring), true);
+            live.add_source(&name, &name, Box::new(ring), true);
         }
     }
 

@@ -9,7 +9,7 @@ use perfring_consumer::{
     advanced::Saved,
     stat::{Count, ProducerTotals, Refused, Stat},
 };
-use perfring_export::{Birth, Event, Origin, Shapes};
+use perfring_export::{Event, Origin, Shapes};
 use perfring_set::{About, Feed, FeedChange, Found, Merge, PlaceId, Source, SourceId};
 use perfring_witness::Followed;
 use std::collections::{HashMap, VecDeque};
@@ -102,7 +102,7 @@ impl Live {
     /// happens around them.
     pub(crate) fn add_source(
         &mut self,
-        name: String,
+        name: &str,
         location: &str,
         source: Box<dyn Source>,
         beside: bool,
@@ -111,19 +111,11 @@ impl Live {
         let (id, anchors, location) = (self.ids, source.anchors(), Location::from(location));
         self.ids += 1;
         let names = self.names(uuid, &location);
-        let birth = Birth::namespace_here().map(|namespace| Birth { namespace, started_ns: 0 });
-        let mut origin = Origin {
-            id,
-            name,
-            location: location.to_string(),
-            uuid,
-            policy,
-            timed,
-            data_size,
-            anchors,
-            birth: birth.filter(|_| beside),
-            ..Origin::default()
-        };
+        let origin = Origin::of_kernel(id, name, uuid);
+        // A map of BPF programs is in no pid namespace.
+        let (birth, location_text) = (origin.birth.filter(|_| beside), location.to_string());
+        let mut origin =
+            Origin { location: location_text, policy, timed, data_size, anchors, birth, ..origin };
         origin.distinguish(|name| names.iter().any(|other| other == name));
         let shapes = Shapes::of(origin, source.types());
         let id = self.merge.add(source);

@@ -1,6 +1,7 @@
 //! `perfring record --why` and `perfring why`, on the running kernel and by hand.
 
 mod blind;
+mod flight;
 mod looks;
 mod shop;
 mod stranger;
