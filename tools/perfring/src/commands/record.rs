@@ -6,6 +6,7 @@ use crate::events::evidence::Evidence;
 use crate::events::input::Input;
 use crate::events::live::{How, Live};
 use crate::events::progress::Progress;
+use crate::events::told::Told;
 use crate::failure::{Failure, note, summary, work_done};
 use crate::left_out;
 use crate::records::filter::Filter;
@@ -124,6 +125,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         live.add_source(&ring.name(), &options.place.to_string(), Box::new(ring), false);
     }
     let since = args.select.since.map(Since::before_now).transpose()?;
+    let told = if args.append { Told::of(&args.output) } else { Told::default() };
     let recording = open(args)?;
     let files = match args.rotation.rotation() == Rotation::default() {
         true => Files::One,
@@ -134,6 +136,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         args,
         live,
         recording,
+        told,
         totals: Totals::default(),
         lost_uncounted: false,
         filter: Filter::new(&args.select, since),
@@ -191,6 +194,8 @@ struct Recorder<'a> {
     args: &'a Args,
     live: Live,
     recording: Box<dyn Output>,
+    /// The losses that the file had before.
+    told: Told,
     totals: Totals,
     /// There were losses of records that nothing counted.
     lost_uncounted: bool,
@@ -280,6 +285,7 @@ impl Recorder<'_> {
                 }
                 return Ok(if over { Turn::Done } else { Turn::Empty });
             };
+            let Some(event) = self.told.cut(event) else { continue };
             let is_evidence = is_evidence(event.origin);
             if !is_evidence && !self.filter.takes(&event) {
                 continue;
@@ -309,6 +315,7 @@ impl Recorder<'_> {
     fn take_untold(&mut self) -> Result<(), Failure> {
         self.live.find_untold();
         while let Some(event) = self.live.next_untold() {
+            let Some(event) = self.told.cut(event) else { continue };
             match self.recording.take(&event)? {
                 Took::Yes => self.totals.add(&event),
                 Took::Busy => return Err(self.no_room()),

@@ -7,3 +7,4 @@ pub(crate) mod live;
 pub(crate) mod progress;
 pub(crate) mod recorded;
 pub(crate) mod still;
+pub(crate) mod told;

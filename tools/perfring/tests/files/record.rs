@@ -391,3 +391,31 @@ fn a_recording_goes_on_in_the_next_file_and_keeps_the_newest() {
     let odd = record(&["--max-bytes", "2M", "--keep-bytes", "1M"]);
     odd.refuses(2, "it must be at least max_bytes");
 }
+
+#[test]
+fn a_recording_that_is_appended_to_has_each_loss_once() {
+    let place = Place::new();
+    let (ring, file) = (place.ring(&["--time", "--size", "64K"]), text(&place.path("run.perfrec")));
+    let mut producer = Producer::attach(&*ring).unwrap();
+    while producer.publish(&[0; 1000]).is_ok() {}
+    let mut refused = 1;
+    for more in [6, 0, 3] {
+        (0..more).for_each(|_| assert!(producer.publish(&[0; 1000]).is_err()));
+        refused += more;
+        let args = ["record", &ring, "-o", &file, "--append", "--for", "10ms"];
+        let done = run(&args, b"");
+        assert_eq!(done.code(), 0, "{}", done.err());
+        let lost =
+            exported(&file, &[]).into_iter().filter_map(|line| line["lost"].as_object().cloned());
+        let (records, bytes) = lost.fold((0, 0), |sums, lost| {
+            (sums.0 + lost["records"].as_u64().unwrap(), sums.1 + lost["bytes"].as_u64().unwrap())
+        });
+        let full = Stat::read(&*ring).unwrap().totals.unwrap().producer.refused.full;
+        assert_eq!(
+            (records, records, bytes),
+            (refused, full.records, full.bytes),
+            "{}",
+            done.err()
+        );
+    }
+}
