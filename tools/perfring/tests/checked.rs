@@ -407,7 +407,7 @@ fn the_check_says_where_files_end_and_names_no_limit_that_is_none() {
     let tried = Tried::new();
     let none = "max_bytes = \"0\"\nmax_age = 0\n";
     for (kind, keys, says) in [
-        ("json", none, "once it has delivered them\n"),
+        ("json", none, "once it has delivered them; path = "),
         ("json", "max_bytes = \"1K\"", "; a file is finished at 1024 bytes; path = "),
         (
             "perfetto",

@@ -224,10 +224,9 @@ fn of_a_ring_whose_pages_are_scattered_the_first_records_are_shown_and_the_rest_
     let done = run(&["export", &ring, "--to", "json"], b"");
     let (records, bytes) = (3000 - shown as u64, totals.present.bytes);
     assert_eq!((done.code(), done.out().lines().count()), (4, shown), "{}", done.err());
-    let (_, said) = done
-        .err()
-        .split_once(&format!("exported {shown} records, lost 0; {records} more ("))
-        .unwrap();
+    let err = done.err();
+    let says = format!("exported {shown} records, lost 0; {records} more (");
+    let (_, said) = err.split_once(&says).unwrap_or_else(|| panic!("{err}"));
     let behind: u64 = said.split(' ').next().unwrap().parse().unwrap();
     assert!(behind < bytes && said.contains("bytes) cannot be read behind damage; "), "{said}");
 }

@@ -291,7 +291,7 @@ fn a_wrong_option_is_wrong_usage_and_changes_no_file() {
     fs::write(&out, "old").unwrap();
     for (to, option, says) in [
         ("json", "pth=1", "unknown field `pth`"),
-        ("json", "integers=1", "integers"),
+        ("json", "integers=1", "invalid type: integer `1`"),
         ("perfetto", "max_age=1", "write it with its unit"),
         ("otlp-json", "integers=text", "remove `integers`"),
     ] {

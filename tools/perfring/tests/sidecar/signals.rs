@@ -238,7 +238,8 @@ fn the_end_of_a_named_pipe_s_reader_is_an_error_with_a_sentence() {
     // An export of more than a pipe holds.
     publish(&mut rings.large_ring("two"), 0, 20_000);
     let (mut second, two) = (reader(), rings.dir() + "/two");
-    let export = perfring(&["export", &two, "--to", "perfetto", "-o", &pipe]).spawn().unwrap();
+    let args = ["export", &two, "--to", "perfetto", "-o", &pipe, "--force"];
+    let export = perfring(&args).spawn().unwrap();
     until("the pipe has bytes", || begins(&mut second));
     drop(second);
     Done(export.wait_with_output().unwrap()).refuses(1, &says);
