@@ -25,10 +25,13 @@ pub struct KernelCopy {
 }
 
 impl KernelCopy {
-    /// Creates an empty copy that can take a ring of this size without an allocation.
+    /// Creates a copy without records, which takes a ring of this size without an allocation and without page faults.
     #[must_use]
     pub fn with_room(data_size: u64) -> Self {
-        KernelCopy { words: Vec::with_capacity(data_size as usize / 8), written: 0 }
+        let mut words = Vec::with_capacity(data_size as usize / 8);
+        // Not 0: zeros may come from the system without pages. No record has this header.
+        words.resize(data_size as usize / 8, u64::MAX);
+        KernelCopy { words, written: 0 }
     }
 
     /// Copies a ring while the kernel's output into it is paused.
@@ -43,11 +46,10 @@ impl KernelCopy {
 
     /// Copies what is behind the head, and returns the head.
     fn copy(&mut self, ring: Ring<'_>) -> Result<u64, Corrupt> {
-        self.words.clear();
         let head = ring.head();
         self.written = head.wrapping_neg();
         if !self.written.is_multiple_of(8) || self.written > POS_MAX {
-            self.written = 0;
+            (self.written, self.words) = (0, Vec::new());
             return Err(Corrupt { pos: head });
         }
         self.words.resize(self.written.min(kept(ring)) as usize / 8, 0);

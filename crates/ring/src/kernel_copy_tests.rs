@@ -91,6 +91,7 @@ fn a_copy_has_all_records_until_the_ring_is_full_and_then_the_newest_that_fit() 
     const RECORDS: u64 = if cfg!(miri) { 200 } else { 10_000 };
     let mut kernel = Kernel::new();
     assert_eq!((records(&kernel.copy()), kernel.copy().written()), (vec![], 0));
+    assert_eq!(records(&KernelCopy::with_room(SIZE)), []);
     let (mut whole, mut cut) = (0, 0);
     for number in 0..RECORDS {
         kernel.write(&[(9, vec![number; (number % 7) as usize])]);
