@@ -63,7 +63,7 @@ impl KernelRecorder {
 
     /// Returns what the ring holds now. The ring still holds it afterwards, and the next snapshot returns it again.
     ///
-    /// The kernel drops the records of the moment in which this copies the ring: some 50 us for 512 KiB. The next record
+    /// The kernel drops the records of the moment in which this copies the ring: some 30 us for 512 KiB on an idle machine. The next record
     /// that the kernel writes reports how many, as an [`Item::Lost`](perfring_consumer::Item::Lost) of
     /// [`Cause::Foreign`](perfring_consumer::Cause::Foreign) in later snapshots.
     ///

@@ -1,6 +1,8 @@
 //! The rings of the running kernel.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod recorder;
+
 use perfring_consumer::types::read::{TypeTable, Value};
 use perfring_consumer::{Cause, Consumer, Item, advanced::MachineClock};
 use perfring_kernel::records::{ContextSwitch, PageFault, Switch, Switched};

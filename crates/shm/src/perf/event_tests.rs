@@ -4,6 +4,8 @@
 use super::*;
 use crate::perf::attr::{Also, SAMPLE_TYPE, TYPE_SOFTWARE};
 use crate::perf::mapped::MappedKernel;
+use crate::perf::recorder::MappedRecorder;
+use perfring_ring::KernelCopy;
 use std::fs;
 use std::mem::offset_of;
 use std::path::Path;
@@ -112,15 +114,19 @@ fn a_forked_child_has_no_ring_and_does_not_fault() {
         overwrite: false,
     };
     let tid = i32::try_from(std::process::id()).unwrap();
-    let event = match KernelEvent::open(&spec, Whose::Thread { tid, cpu: 0 }) {
-        Ok(event) => event,
-        Err(NoEvent::Forbidden | NoEvent::Missing) => {
-            assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "not to be skipped");
-            println!("SKIPPED: this machine forbids perf events");
-            return;
-        }
-        Err(error) => panic!("{error:?}"),
-    };
+    let whose = Whose::Thread { tid, cpu: 0 };
+    let backward = KernelEventSpec { overwrite: true, ..spec };
+    let (event, newest) =
+        match (KernelEvent::open(&spec, whose), KernelEvent::open(&backward, whose)) {
+            (Ok(event), Ok(newest)) => (event, newest),
+            (Err(NoEvent::Forbidden | NoEvent::Missing), _) => {
+                assert!(std::env::var_os("PERFRING_NO_SKIP").is_none(), "not to be skipped");
+                println!("SKIPPED: this machine forbids perf events");
+                return;
+            }
+            errors => panic!("{errors:?}"),
+        };
+    let mut recorder = MappedRecorder::map(vec![newest], 8192).unwrap();
     let mut ring = MappedKernel::map(vec![event], 8192).unwrap();
     // SAFETY: the child calls nothing but what is tested, which takes no lock and no memory that
     // `body` does not have already, and `_exit`.
@@ -129,7 +135,8 @@ fn a_forked_child_has_no_ring_and_does_not_fault() {
             let mut body = Vec::new();
             let quiet = ring.poll() == Ok(0)
                 && ring.peek(0, &mut body) == Ok(None)
-                && ring.live_head() == 0;
+                && ring.live_head() == 0
+                && recorder.copy().is_ok_and(|copy| copy == KernelCopy::default());
             ring.release(8);
             // SAFETY: ends the child at once.
             unsafe { libc::_exit(if quiet { 0 } else { 1 }) };
@@ -141,5 +148,5 @@ fn a_forked_child_has_no_ring_and_does_not_fault() {
             assert_eq!(status, 0, "the child failed");
         }
     }
-    assert!(ring.poll().is_ok());
+    assert!(ring.poll().is_ok() && recorder.copy().is_ok());
 }
