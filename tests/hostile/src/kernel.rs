@@ -1,11 +1,11 @@
-//! A kernel ring with any content, and the decoding of its records.
+//! A kernel ring with any content, read by its consumer and as a recorder's, and the decoding of its records.
 
 use crate::heap::{self, corrupt};
 use perfring_abi::RecordWord;
 use perfring_abi::atomic::Ordering;
 use perfring_kernel::EventKind;
 use perfring_kernel::fuzz::{Decoded, decoded};
-use perfring_ring::KernelReader;
+use perfring_ring::{KernelCopy, KernelFrame, KernelReader};
 use perfring_testkit::choices::{Choices, Input};
 use perfring_types::read::TypeTable;
 use std::sync::OnceLock;
@@ -19,6 +19,19 @@ pub(crate) fn run(data: &[u8]) {
     let event = input.one(&EventKind::ALL);
     let (mut reader, mut cursor) = (None, 0);
     let (mut body, mut payload, mut head) = (Vec::new(), Vec::new(), 0_u64);
+    let mut copy = KernelCopy::default();
+    let mut decode = |frame: &KernelFrame, body: &[u64]| {
+        assert_eq!(body.len(), frame.words());
+        match decoded(frame, body, event, &mut payload) {
+            Some((_, Decoded::Record(id))) => {
+                let kind = types.get(id).expect("a type for each record");
+                let value = kind.decode(&payload).expect("what we wrote, we read");
+                let _ = kind.render_text(&value);
+            }
+            Some((_, Decoded::Lost(..))) => assert!(payload.is_empty()),
+            None => {}
+        }
+    };
     while !input.is_empty() {
         match input.u8() % 8 {
             0 => corrupt(&heap, &mut input),
@@ -50,18 +63,24 @@ pub(crate) fn run(data: &[u8]) {
                 let _ = reader.poll(ring);
                 while let Ok(Some(frame)) = reader.peek(ring, cursor) {
                     assert!(frame.size < size && frame.end() > cursor);
-                    let body = reader.copy(ring, &frame, &mut body);
-                    assert_eq!(body.len(), frame.words());
-                    match decoded(&frame, body, event, &mut payload) {
-                        Some((_, Decoded::Record(id))) => {
-                            let kind = types.get(id).expect("a type for each record");
-                            let value = kind.decode(&payload).expect("what we wrote, we read");
-                            let _ = kind.render_text(&value);
-                        }
-                        Some((_, Decoded::Lost(..))) => assert!(payload.is_empty()),
-                        None => {}
-                    }
+                    decode(&frame, reader.copy(ring, &frame, &mut body));
                     cursor = frame.end();
+                }
+            }
+            7 if input.u8() % 2 == 0 => {
+                // As if the kernel had written backward up to here.
+                let before = heap.header().data_head.load(Ordering::Relaxed);
+                let head = input.number(head, size).wrapping_neg();
+                heap.header().data_head.store(head, Ordering::Relaxed);
+                let taken = copy.take(ring);
+                heap.header().data_head.store(before, Ordering::Relaxed);
+                let frames = copy.frames();
+                assert!(taken.is_ok() || frames.is_empty());
+                let sizes: u64 = frames.iter().map(|frame| frame.size).sum();
+                assert!(sizes < size && sizes <= copy.written());
+                for frame in &frames {
+                    assert!(frame.end() <= sizes);
+                    decode(frame, copy.body(frame));
                 }
             }
             _ => {
