@@ -1,8 +1,10 @@
 //! `perfring tail --perf`, on the running kernel.
 
 use crate::command::{Live, Place, json_lines, perfring, run};
+use nix::libc;
 use nix::sys::signal::Signal;
 use perfring_producer::{Options, Producer};
+use perfring_testkit::wait::until;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -240,6 +242,111 @@ fn a_user_without_permission_gets_advice() {
     let done = as_nobody(&["tail", "--perf", "switches", "--all"]);
     done.refuses(6, "this user may not observe switches of the whole machine");
     assert!(done.err().contains("CAP_PERFMON"));
+    let done = as_nobody(&["tail", "--perf", "tasks", "--all", "--perf-overwrite"]);
+    done.refuses(6, "this user may not observe tasks of the whole machine");
     let done = as_nobody(&["tail", "--perf", "page-faults", "--pid", "1"]);
     done.refuses(6, "this user may not observe page-faults of process 1");
+}
+
+/// A shell that gives itself each line as its name, and answers.
+fn named() -> Echo {
+    let mut command = Command::new("sh");
+    command.args(["-c", "while read line; do printf %s $line > /proc/$$/comm; echo on; done"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (to, from) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+    Echo { child, to, from }
+}
+
+/// Waits until the command sleeps: it has opened its recorders, and waits for the end.
+fn until_it_records(tail: &Live) {
+    let asleep = [libc::SYS_clock_nanosleep, libc::SYS_nanosleep].map(|number| number.to_string());
+    until("the command sleeps", || {
+        let call = std::fs::read_to_string(format!("/proc/{}/syscall", tail.child.id()));
+        call.is_ok_and(|call| {
+            call.split(' ').next().is_some_and(|call| asleep.contains(&call.to_owned()))
+        })
+    });
+}
+
+#[test]
+fn the_newest_kernel_events_are_shown_at_the_end_with_what_the_ring_then_has() {
+    if is_forbidden() {
+        return;
+    }
+    let place = Place::new();
+    let ring = place.path("ring").to_str().unwrap().to_owned();
+    let options = Options { time: true, ..Options::default() };
+    let mut producer = Producer::create(&*ring, &options).unwrap();
+    producer.publish(b"begin").unwrap();
+    let mut shell = named();
+    let pid = shell.pid();
+    let args = ["tail", "--perf", "tasks", "--pid", &pid, "--perf-overwrite", "--perf-size", "4K"];
+    let more = ["--format", "json", "--fail-on-loss", &ring];
+    let tail = Live::start(&[args.as_slice(), &more].concat());
+    until_it_records(&tail);
+    let processors = std::fs::read_dir("/sys/bus/cpu/devices").unwrap().count();
+    // More names than all recorders hold.
+    let names = 64 * 4 * processors;
+    let mut give = |number: usize| {
+        writeln!(shell.to.as_mut().unwrap(), "{number}").unwrap();
+        let mut answer = String::new();
+        shell.from.read_line(&mut answer).unwrap();
+    };
+    (0..names).for_each(&mut give);
+    producer.publish(b"between").unwrap();
+    (names..names + 10).for_each(&mut give);
+    producer.publish(b"end").unwrap();
+    shell.end();
+    let (out, err, code) = tail.end();
+    assert_eq!(code, 5, "{err}");
+    assert!(err.contains("an unknown number of records"), "{err}");
+    let lines = json_lines(&out);
+    let lost = lines.iter().filter(|line| line["lost"]["cause"] == "lapped");
+    assert!(lost.clone().count() > 0 && lost.clone().all(|line| line["lost"]["records"] == 0));
+    let times: Vec<u64> = lines.iter().filter_map(|line| line["time_ns"].as_u64()).collect();
+    assert!(times.is_sorted());
+    let given: Vec<usize> =
+        lines.iter().filter_map(|line| line["fields"]["comm"].as_str()?.parse().ok()).collect();
+    println!("{} of {} names: {:?}", given.len(), names + 10, given.first());
+    assert!(given.len() < names && given.is_sorted());
+    let at = |text: &str| lines.iter().position(|line| line["text"] == text).unwrap();
+    let comm = |number: usize| {
+        let is = |line: &Value| line["fields"]["comm"] == number.to_string();
+        lines.iter().position(is).unwrap_or_else(|| panic!("{number} is not there"))
+    };
+    assert!(at("begin") < comm(names - 1) && comm(names - 1) < at("between"));
+    for number in names..names + 10 {
+        assert!(at("between") < comm(number) && comm(number) < at("end"), "{number}");
+    }
+}
+
+#[test]
+fn a_recorder_ends_with_the_time_or_the_first_records_and_needs_events() {
+    if is_forbidden() {
+        return;
+    }
+    let mut echo = Echo::start();
+    let pid = echo.pid();
+    let args = ["tail", "--perf", "switches", "--pid", &pid, "--perf-overwrite"];
+    let started = |more: &[&str]| Live::start(&[args.as_slice(), more].concat());
+    let done = run(&[args.as_slice(), &["--timeout", "0s"]].concat(), b"");
+    assert_eq!((done.code(), &*done.out()), (124, ""));
+    let (few, all, stopped) = (started(&["--first", "3"]), started(&[]), started(&[]));
+    for tail in [&few, &all, &stopped] {
+        until_it_records(tail);
+    }
+    (0..20).for_each(|_| echo.ask());
+    stopped.signal(Signal::SIGINT);
+    let lines = |live: Live, expected: i32| {
+        let (out, err, code) = live.end();
+        assert_eq!(code, expected, "{err}");
+        out.lines().filter(|line| line.contains("perf.Switch")).count()
+    };
+    assert!(lines(stopped, 130) >= 40);
+    echo.end();
+    assert_eq!(lines(few, 0), 3);
+    assert!(lines(all, 0) > 40);
+    run(&["tail", "--perf-overwrite", "x"], b"").refuses(2, "--perf");
+    let both = [args.as_slice(), &["--bpf", "id:1"]].concat();
+    run(&both, b"").refuses(2, "--bpf");
 }

@@ -11,8 +11,8 @@ use crate::stop::{POLL, Stop};
 use perfring_consumer::advanced::MachineClock;
 use perfring_consumer::{Anchors, Location, Observer, Types};
 use perfring_kernel::{
-    BpfOpenError, BpfOptions, BpfRing, BpfStopper, EventKind, KernelRing, OpenError, Options,
-    Stopper, Target, open, schemas,
+    BpfOpenError, BpfOptions, BpfRing, BpfStopper, EventKind, KernelRecorder, KernelRing,
+    OpenError, Options, Stopper, Target, open, schemas,
 };
 use perfring_set::{Merge, SourceError, SourceId};
 use std::time::Duration;
@@ -37,6 +37,11 @@ pub(crate) struct KernelArgs {
     #[arg(long, value_name = "TIME", requires = "perf", value_parser = args::interval,
         default_value = "1ms")]
     perf_period: Duration,
+    /// Keep the newest kernel events in memory, and show them at the end: at Ctrl-C, after --timeout, or when the process has
+    /// ended. The kernel overwrites older events, and nothing is read before the end. A ring's records are shown at the end,
+    /// too: those that it then has
+    #[arg(long, requires = "perf", conflicts_with = "bpf")]
+    perf_overwrite: bool,
     /// Show the records that BPF programs submit to a ring-buffer map: the path at which it is pinned, or id:N. May be
     /// given several times. It is read as the map's one consumer: what was shown leaves the map. PATH,observe leaves it
     /// there. A map in overwrite mode is observed in any case. A record's time is when it was found, or with
@@ -121,6 +126,8 @@ struct Timeline<'a> {
     sources: Vec<SourceId>,
     ring: Option<&'a Location>,
     kernel: Vec<Stopper>,
+    /// Recorders of kernel events. They have no source before the end.
+    recorders: Vec<KernelRecorder>,
     bpf: Vec<BpfStopper>,
     /// Of the ring, records after this time of its clock are not shown.
     until: Option<u64>,
@@ -149,6 +156,7 @@ pub(crate) fn tail(
         sources: Vec::new(),
         ring: None,
         kernel: Vec::new(),
+        recorders: Vec::new(),
         bpf: Vec::new(),
         until: None,
         passed: false,
@@ -161,13 +169,22 @@ pub(crate) fn tail(
         timeline.sources.push(timeline.merge.add(Box::new(observer)));
         timeline.ring = Some(location);
     }
-    let rings = if args.has_events() { open(&args.options())? } else { Vec::new() };
-    for ring in rings {
-        let name = format!("{} on processor {}", ring.event(), ring.cpu());
-        let types = Types::of_schemas(schemas());
-        shapes.push(Shapes::of(types, Anchors::default()).named(name));
-        timeline.kernel.push(ring.stopper());
-        timeline.sources.push(timeline.merge.add(Box::new(ring)));
+    let kernel_shapes = |event: EventKind, cpu: i32| {
+        let name = format!("{event} on processor {cpu}");
+        Shapes::of(Types::of_schemas(schemas()), Anchors::default()).named(name)
+    };
+    if args.perf_overwrite {
+        timeline.recorders = KernelRecorder::open(&args.options())?;
+    } else if args.has_events() {
+        for ring in open(&args.options())? {
+            shapes.push(kernel_shapes(ring.event(), ring.cpu()));
+            timeline.kernel.push(ring.stopper());
+            timeline.sources.push(timeline.merge.add(Box::new(ring)));
+        }
+    }
+    for recorder in &timeline.recorders {
+        shapes.push(kernel_shapes(recorder.event(), recorder.cpu()));
+        timeline.kernel.push(recorder.stopper());
     }
     for options in &args.bpf {
         let ring = BpfRing::open(options)?;
@@ -183,7 +200,10 @@ pub(crate) fn tail(
     }
     let since = since.map(Since::before_now).transpose()?;
     let mut output = Output::of_many(&follow.format, shapes, since);
-    let mut ended = timeline.follow(follow, records, &mut output, stop);
+    let mut ended = match timeline.recorders.is_empty() {
+        true => timeline.follow(follow, records, &mut output, stop),
+        false => timeline.record(follow, stop),
+    };
     if let Ok(End::Process) = ended
         && let Some(pid) = args.of.pid
     {
@@ -191,7 +211,7 @@ pub(crate) fn tail(
     }
     // The timeline includes what the kernel has written until now, and what it had no room for.
     if matches!(ended, Ok(End::Process) | Err(Failure::Timeout(_) | Failure::Signal(_)))
-        && let Err(failure) = timeline.drain(&mut output)
+        && let Err(failure) = timeline.drain(&mut output, records)
     {
         ended = Err(failure);
     }
@@ -251,6 +271,18 @@ impl Timeline<'_> {
         }
     }
 
+    /// Lets the kernel record until the end. Nothing is read meanwhile.
+    fn record(&self, args: &FollowArgs, stop: &Stop) -> Result<End, Failure> {
+        let deadline = args.deadline();
+        loop {
+            stop.check()?;
+            if let Some(end) = self.end() {
+                return Ok(end);
+            }
+            std::thread::sleep(args.wait(deadline, Records::All, u64::MAX)?);
+        }
+    }
+
     /// Returns how it ended, if it has: with kernel events when these have ended, otherwise when all maps were read that
     /// were to be read once.
     fn end(&self) -> Option<End> {
@@ -297,15 +329,33 @@ impl Timeline<'_> {
         Ok(some)
     }
 
-    /// Writes the rest of the kernel's rings, which are stopped for that.
-    fn drain(&mut self, output: &mut Output<'_>) -> Result<(), Failure> {
+    /// Writes the rest of the kernel's rings, which are stopped for that. What recorders have is shown only now, with what
+    /// the ring has at this moment.
+    fn drain(&mut self, output: &mut Output<'_>, records: Records) -> Result<(), Failure> {
         let stopped = self.kernel.iter().try_for_each(Stopper::stop);
         stopped.map_err(|error| Failure::General(format!("cannot stop the kernel: {error}")))?;
         self.bpf.iter().for_each(BpfStopper::stop);
+        let clock = MachineClock::find().map_err(Failure::general)?;
+        let (mut left, mut ring_until) = (u64::MAX, None);
+        for recorder in &mut self.recorders {
+            let snapshot = recorder.snapshot().map_err(|error| {
+                Failure::General(format!("cannot read what the kernel has recorded: {error}"))
+            })?;
+            self.sources.push(self.merge.add(Box::new(snapshot)));
+            left = records.most();
+            self.until = Some(clock.now_ns());
+            // The merge has then returned everything that the ring got before.
+            ring_until = self.ring.and(Some(clock.now_ns() + DELAY.as_nanos() as u64));
+        }
         let first = usize::from(self.ring.is_some());
-        let mut all = u64::MAX;
-        while !self.sources.iter().skip(first).all(|id| self.merge.is_drained(*id)) {
-            if !self.turn(output, &mut all)? {
+        while left > 0 {
+            let some = self.turn(output, &mut left)?;
+            let is_passed =
+                ring_until.is_none_or(|until| self.passed || !some && clock.now_ns() > until);
+            if is_passed && self.sources.iter().skip(first).all(|id| self.merge.is_drained(*id)) {
+                break;
+            }
+            if !some {
                 self.merge.wait(POLL);
             }
         }

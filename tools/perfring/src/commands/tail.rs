@@ -25,6 +25,8 @@ use perfring_consumer::{Location, Observer, Start};
 ///
 /// Example: perfring tail --perf context-switches --pid 1234 /dev/shm/log
 ///
+/// Example: perfring tail --perf switches --all --perf-overwrite
+///
 /// Example: perfring tail -f --bpf /sys/fs/bpf/events /dev/shm/log
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
