@@ -160,18 +160,18 @@ unsafe impl Space for ExclusiveSpace<'_> {
     #[inline(never)]
     fn discard(&mut self, reserved: Reserved) {
         self.window.writer.discard(self.window.attached.map.ring(), reserved.settled());
-        if self.end != End::Hold {
-            self.window.publish(Wake::Auto);
+        if let End::Publish(wake) = self.end {
+            self.window.publish(wake);
         }
     }
 }
 
 impl WriteWindow {
-    /// Reserves space for one record, in place. A refusal is not counted. `now` is as in [`WriteWindow::put`]. `wait` is asked after
-    /// the first refusal, and returns what waits after each one, until that returns an error.
+    /// Reserves space for one record, in place. A refusal is not counted. `now` is as in [`WriteWindow::put`]. After the first
+    /// refusal, `wait` returns a closure, which is called after each refusal and waits. Its error ends the attempts.
     ///
     /// # Errors
-    /// What `wait` returns, or the waiting.
+    /// Those of `wait`, and of the closure.
     #[inline(always)]
     pub fn reserve<P, W, E>(
         &mut self,

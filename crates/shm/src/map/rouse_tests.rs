@@ -1,13 +1,15 @@
-//! A sleeper whose waker died: another process wakes it.
+//! The processes that wake a sleeper: also one whose waker died.
 
 use crate::file::create::{RingOptions, create};
 use crate::file::open::RingFile;
 use crate::file::trust::Trust;
 use crate::map::plain::Plain;
 use crate::map::recover::recover;
+use crate::map::reservation::{ExclusiveSpace, Reserves};
 use crate::map::shared_window::SharedWindow;
 use crate::map::write_window::WriteWindow;
-use perfring_ring::Refusal;
+use perfring_abi::RecordType;
+use perfring_ring::{End, Refusal, Wake, WakeAt};
 use perfring_testkit::wait::{WATCHDOG, sleeps, until};
 use rustix::thread::Timespec;
 use rustix::thread::futex;
@@ -51,3 +53,34 @@ fn a_sleeper_whose_waker_died_is_roused_by_who_attaches_recovers_or_is_refused()
     assert!(is_roused(&many, || window.refuse(Refusal::Full, 8)), "the first refusal");
     assert!(is_roused(&many, || drop(recover(&many).unwrap())), "recovery");
 }
+
+struct One;
+
+impl Reserves for One {
+    type Space<'a> = ExclusiveSpace<'a>;
+}
+
+#[test]
+fn a_discarded_reservation_wakes_as_its_end_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    create(&path, &RingOptions::default()).unwrap();
+    let mut writer = WriteWindow::attach(&path, Trust::Auto).unwrap();
+    for (wake, wanted, wakes) in [
+        (Wake::No, WakeAt::Record, false),
+        (Wake::Auto, WakeAt::Record, true),
+        (Wake::Auto, WakeAt::Bytes(4096), false),
+        (Wake::Force, WakeAt::Bytes(4096), true),
+    ] {
+        let ring = writer.attached.map.ring();
+        assert!(ring.prepare_sleep(ring.head(), 0, wanted, || ()).is_some());
+        let refused = |_: &mut WriteWindow, refusal| -> Result<NoWait, Refusal> { Err(refusal) };
+        let end = End::Publish(wake);
+        let open = writer.reserve::<One, _, _>(RecordType::BYTES, 8, end, |_| 0, refused).unwrap();
+        open.discard();
+        let armed = writer.attached.map.ring().header().wait.armed.load(Ordering::Relaxed);
+        assert_eq!(armed == 0, wakes, "{wake:?} of a sleeper that wants {wanted:?}");
+    }
+}
+
+type NoWait = fn(&mut WriteWindow, Refusal) -> Result<(), Refusal>;
