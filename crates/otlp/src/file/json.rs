@@ -49,14 +49,20 @@ fn all(field: &Field, mut bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
     out.push(b'[');
     let mut comma = "";
     while let Some(mut key) = next(&mut bytes)? {
-        // Scalars are packed: one key brings several.
-        while key.number == field.number {
+        if key.number != field.number {
+            continue;
+        }
+        let mut separated = |bytes: &mut &[u8]| {
             out.extend_from_slice(comma.as_bytes());
             comma = ",";
-            value(&field.form, &mut key.value, out)?;
-            if !field.form.is_scalar() || key.value.is_empty() {
-                break;
-            }
+            value(&field.form, bytes, out)
+        };
+        // Scalars are packed: one key brings several, or none.
+        if !field.form.is_scalar() {
+            separated(&mut key.value)?;
+        }
+        while field.form.is_scalar() && !key.value.is_empty() {
+            separated(&mut key.value)?;
         }
     }
     out.push(b']');
@@ -107,6 +113,7 @@ fn value(form: &Form, bytes: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
             Ok(())
         }
         Form::Int => write!(out, "{}", decode_varint(bytes).ok()? as u32 as i32),
+        Form::UInt => write!(out, "{}", decode_varint(bytes).ok()? as u32),
         Form::Zigzag => {
             let value = decode_varint(bytes).ok()? as u32;
             write!(out, "{}", (value >> 1) as i32 ^ -((value & 1) as i32))

@@ -1,6 +1,6 @@
 use super::json::object;
 use super::{FileOptions, OtlpFile, names};
-use crate::mapping::Mapping;
+use crate::mapping::{Lane, Mapping};
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -15,6 +15,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status, span};
+use perfring_events::Output;
 use perfring_files::json::{Integers, Options};
 use prost::Message as _;
 use serde::de::DeserializeOwned;
@@ -63,7 +64,11 @@ fn attributes() -> Vec<KeyValue> {
 }
 
 fn resource() -> Option<Resource> {
-    Some(Resource { attributes: attributes(), dropped_attributes_count: 3, ..Resource::default() })
+    Some(Resource {
+        attributes: attributes(),
+        dropped_attributes_count: u32::MAX,
+        ..Resource::default()
+    })
 }
 
 fn scope() -> Option<InstrumentationScope> {
@@ -72,7 +77,7 @@ fn scope() -> Option<InstrumentationScope> {
         name,
         version,
         attributes: attributes(),
-        dropped_attributes_count: 4,
+        dropped_attributes_count: u32::MAX - 1,
     })
 }
 
@@ -85,7 +90,7 @@ fn a_line_of_logs_is_read_as_the_request_that_it_was() {
         severity_text: "ERROR".to_owned(),
         body: Some(AnyValue { value: Some(Value::StringValue("no money".to_owned())) }),
         attributes: attributes(),
-        dropped_attributes_count: 2,
+        dropped_attributes_count: 1 << 31,
         flags: u32::MAX,
         trace_id: (0..16).collect(),
         span_id: vec![0xff; 8],
@@ -125,7 +130,7 @@ fn number(value: number_data_point::Value) -> NumberDataPoint {
         attributes: attributes(),
         start_time_unix_nano: 5,
         time_unix_nano: 6,
-        flags: 1,
+        flags: u32::MAX,
         value: Some(value),
         ..NumberDataPoint::default()
     }
@@ -145,7 +150,7 @@ fn a_line_of_metrics_is_read_as_the_request_that_it_was() {
         sum: Some(0.0),
         bucket_counts: vec![0, u64::MAX, 3],
         explicit_bounds: vec![-1.5, 2.0],
-        flags: 1,
+        flags: u32::MAX,
         min: Some(-3.0),
         max: Some(4.0),
         ..HistogramDataPoint::default()
@@ -163,7 +168,7 @@ fn a_line_of_metrics_is_read_as_the_request_that_it_was() {
         zero_count: 2,
         positive: Some(Buckets { offset: -7, bucket_counts: vec![1, 0, u64::MAX] }),
         negative: Some(Buckets { offset: 7, bucket_counts: vec![1 << 40] }),
-        flags: 1,
+        flags: u32::MAX,
         min: Some(-3.0),
         max: Some(4.0),
         zero_threshold: 0.25,
@@ -188,23 +193,23 @@ fn a_line_of_spans_is_read_as_the_request_that_it_was() {
         start_time_unix_nano: 5,
         end_time_unix_nano: 6,
         attributes: attributes(),
-        dropped_attributes_count: 1,
+        dropped_attributes_count: u32::MAX,
         events: vec![span::Event {
             time_unix_nano: 5,
             name: "asked".to_owned(),
             attributes: attributes(),
-            dropped_attributes_count: 2,
+            dropped_attributes_count: u32::MAX,
         }],
-        dropped_events_count: 3,
+        dropped_events_count: u32::MAX,
         links: vec![span::Link {
             trace_id,
             span_id,
             trace_state: "c=d".to_owned(),
             attributes: attributes(),
-            dropped_attributes_count: 4,
-            flags: 1,
+            dropped_attributes_count: u32::MAX,
+            flags: u32::MAX,
         }],
-        dropped_links_count: 5,
+        dropped_links_count: u32::MAX,
         status: Some(Status { message: "no".to_owned(), code: 2 }),
     };
     let spans = vec![span];
@@ -236,6 +241,34 @@ fn what_is_no_request_is_no_line() {
         assert!(line(&names::METRICS, &whole[..len]).is_none(), "{len}");
     }
     assert_eq!(line(&names::LOGS, &[]).as_deref(), Some(r#"{"resourceLogs":[]}"#));
+}
+
+#[test]
+fn a_packed_list_without_values_is_a_list_without_values() {
+    // Each inside the next: the bucket counts of a point of a histogram of a metric of a scope of a resource.
+    let tags = [6, 1, 9, 2, 2, 1].map(|field: u8| field << 3 | 2);
+    let request = tags
+        .into_iter()
+        .fold(Vec::new(), |inner: Vec<u8>, tag| [&[tag, inner.len() as u8], &inner[..]].concat());
+    let expected = ExportMetricsServiceRequest::decode(&request[..]).unwrap();
+    let line = line(&names::METRICS, &request).unwrap();
+    assert!(line.contains(r#"{"bucketCounts":[]}"#), "{line}");
+    assert_eq!(serde_json::from_str::<ExportMetricsServiceRequest>(&line).unwrap(), expected);
+}
+
+#[test]
+fn records_of_what_is_no_request_are_counted_as_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = FileOptions::default();
+    options.lines.path = dir.path().join("out.jsonl");
+    let mut file = OtlpFile::open("out", &options).unwrap();
+    file.line(Lane::Logs, (1, 3), &[0x3a, 0]).unwrap();
+    file.line(Lane::Logs, (4, 1), &[]).unwrap();
+    file.flush().unwrap();
+    let figures = file.figures();
+    assert_eq!((figures.refused_by, figures.delivered), (vec![("malformed", 3)], 1));
+    let lines = std::fs::read_to_string(options.lines.path).unwrap();
+    assert_eq!(lines, "{\"resourceLogs\":[]}\n");
 }
 
 #[test]

@@ -40,9 +40,10 @@ pub struct FileOptions {
     pub terms: Terms,
 }
 
-/// Writes OTLP as lines of JSON, in the format of the specification's file exporter: the OpenTelemetry Collector's
-/// `otlp_json_file` receiver reads them. Each line is a request, an object with `resourceLogs`, `resourceMetrics` or `resourceSpans`.
-/// What becomes of a record is what the [crate](crate) says; files are those of [`perfring_files::json`].
+/// Writes OTLP as lines of JSON, in the format of the specification's file exporter. The OpenTelemetry Collector's receiver
+/// `otlp_json_file` reads them (`otlpjsonfile` before its renaming in 2026). Each line is a request, an object with
+/// `resourceLogs`, `resourceMetrics` or `resourceSpans`. The [crate](crate) says what becomes of a record; files are those of
+/// [`perfring_files::json`].
 ///
 /// ```
 /// use perfring_events::Output;
@@ -92,24 +93,33 @@ impl OtlpFile {
     /// Writes the requests that are complete.
     fn send(&mut self) -> Result<(), OutputError> {
         for (lane, batch) in self.mapper.ready() {
-            let message = match lane {
-                Lane::Logs => &names::LOGS,
-                Lane::Metrics => &names::METRICS,
-                Lane::Traces => &names::TRACES,
-            };
-            let (seq, records, request) = (batch.seq(), batch.records(), batch.into_message());
-            let malformed = &mut self.malformed;
-            self.lines.put(seq, records, |line| {
-                let begin = line.len();
-                let is_whole = json::object(message, &request, line).is_some();
-                if !is_whole {
-                    line.truncate(begin);
-                    *malformed += records;
-                }
-                is_whole
-            })?;
+            self.line(lane, (batch.seq(), batch.records()), &batch.into_message())?;
         }
         Ok(())
+    }
+
+    /// Writes a request, with the number of its first event and of its records.
+    fn line(
+        &mut self,
+        lane: Lane,
+        (seq, records): (u64, u64),
+        request: &[u8],
+    ) -> Result<(), OutputError> {
+        let message = match lane {
+            Lane::Logs => &names::LOGS,
+            Lane::Metrics => &names::METRICS,
+            Lane::Traces => &names::TRACES,
+        };
+        let malformed = &mut self.malformed;
+        self.lines.put(seq, records, |line| {
+            let begin = line.len();
+            let is_whole = json::object(message, request, line).is_some();
+            if !is_whole {
+                line.truncate(begin);
+                *malformed += records;
+            }
+            is_whole
+        })
     }
 }
 

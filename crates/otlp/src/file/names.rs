@@ -20,9 +20,11 @@ pub(super) struct Field {
 /// The form of a value.
 #[derive(Debug)]
 pub(super) enum Form {
-    /// An integer of up to 32 bits, or an enumeration.
+    /// An enumeration: an integer of 32 bits.
     Int,
-    /// The same, where negative ones are short.
+    /// An integer of 32 bits without a sign.
+    UInt,
+    /// An integer of 32 bits, where negative ones are short.
     Zigzag,
     /// 32 bits.
     Fixed32,
@@ -50,7 +52,7 @@ impl Form {
 }
 
 use Form::{
-    Base64, Bool, Double, Fixed32, Fixed64, Hex, Int, Long, Of, SFixed64, Text, ULong, Zigzag,
+    Base64, Bool, Double, Fixed32, Fixed64, Hex, Int, Long, Of, SFixed64, Text, UInt, ULong, Zigzag,
 };
 
 const fn one(number: u32, name: &'static str, form: Form) -> Field {
@@ -81,7 +83,7 @@ static RESOURCE_SPANS: Message = Message(&[
     one(3, "schemaUrl", Text),
 ]);
 static RESOURCE: Message =
-    Message(&[all(1, "attributes", Of(&KEY_VALUE)), one(2, "droppedAttributesCount", Int)]);
+    Message(&[all(1, "attributes", Of(&KEY_VALUE)), one(2, "droppedAttributesCount", UInt)]);
 static SCOPE_LOGS: Message = Message(&[
     one(1, "scope", Of(&SCOPE)),
     all(2, "logRecords", Of(&LOG_RECORD)),
@@ -98,7 +100,7 @@ static SCOPE: Message = Message(&[
     one(1, "name", Text),
     one(2, "version", Text),
     all(3, "attributes", Of(&KEY_VALUE)),
-    one(4, "droppedAttributesCount", Int),
+    one(4, "droppedAttributesCount", UInt),
 ]);
 static KEY_VALUE: Message = Message(&[one(1, "key", Text), one(2, "value", Of(&ANY_VALUE))]);
 static ANY_VALUE: Message = Message(&[
@@ -119,7 +121,7 @@ static LOG_RECORD: Message = Message(&[
     one(3, "severityText", Text),
     one(5, "body", Of(&ANY_VALUE)),
     all(6, "attributes", Of(&KEY_VALUE)),
-    one(7, "droppedAttributesCount", Int),
+    one(7, "droppedAttributesCount", UInt),
     one(8, "flags", Fixed32),
     one(9, "traceId", Hex),
     one(10, "spanId", Hex),
@@ -151,7 +153,7 @@ static NUMBER_POINT: Message = Message(&[
     one(3, "timeUnixNano", Fixed64),
     one(4, "asDouble", Double),
     one(6, "asInt", SFixed64),
-    one(8, "flags", Int),
+    one(8, "flags", UInt),
 ]);
 static HISTOGRAM_POINT: Message = Message(&[
     all(9, "attributes", Of(&KEY_VALUE)),
@@ -161,7 +163,7 @@ static HISTOGRAM_POINT: Message = Message(&[
     one(5, "sum", Double),
     all(6, "bucketCounts", Fixed64),
     all(7, "explicitBounds", Double),
-    one(10, "flags", Int),
+    one(10, "flags", UInt),
     one(11, "min", Double),
     one(12, "max", Double),
 ]);
@@ -175,7 +177,7 @@ static EXPONENTIAL_POINT: Message = Message(&[
     one(7, "zeroCount", Fixed64),
     one(8, "positive", Of(&BUCKETS)),
     one(9, "negative", Of(&BUCKETS)),
-    one(10, "flags", Int),
+    one(10, "flags", UInt),
     one(12, "min", Double),
     one(13, "max", Double),
     one(14, "zeroThreshold", Double),
@@ -192,25 +194,25 @@ static SPAN: Message = Message(&[
     one(7, "startTimeUnixNano", Fixed64),
     one(8, "endTimeUnixNano", Fixed64),
     all(9, "attributes", Of(&KEY_VALUE)),
-    one(10, "droppedAttributesCount", Int),
+    one(10, "droppedAttributesCount", UInt),
     all(11, "events", Of(&EVENT)),
-    one(12, "droppedEventsCount", Int),
+    one(12, "droppedEventsCount", UInt),
     all(13, "links", Of(&LINK)),
-    one(14, "droppedLinksCount", Int),
+    one(14, "droppedLinksCount", UInt),
     one(15, "status", Of(&STATUS)),
 ]);
 static EVENT: Message = Message(&[
     one(1, "timeUnixNano", Fixed64),
     one(2, "name", Text),
     all(3, "attributes", Of(&KEY_VALUE)),
-    one(4, "droppedAttributesCount", Int),
+    one(4, "droppedAttributesCount", UInt),
 ]);
 static LINK: Message = Message(&[
     one(1, "traceId", Hex),
     one(2, "spanId", Hex),
     one(3, "traceState", Text),
     all(4, "attributes", Of(&KEY_VALUE)),
-    one(5, "droppedAttributesCount", Int),
+    one(5, "droppedAttributesCount", UInt),
     one(6, "flags", Fixed32),
 ]);
 static STATUS: Message = Message(&[one(2, "message", Text), one(3, "code", Int)]);
