@@ -344,6 +344,17 @@ mod tests {
     }
 
     #[test]
+    fn all_keys_are_named() {
+        let shown = format!("{:#?}", Options::default());
+        let field = |line: &'_ str| -> Option<String> {
+            let name = line.strip_prefix("    ")?.split_once(':')?.0;
+            (!name.starts_with(' ')).then(|| name.to_owned())
+        };
+        let fields: Vec<String> = shown.lines().filter_map(field).collect();
+        assert_eq!(fields, [&Options::KEYS[..], &["terms", "mapping"]].concat());
+    }
+
+    #[test]
     fn a_unix_socket_has_a_path_of_its_own_and_one_of_requests() {
         let of = |endpoint: &str| {
             let options = Options { endpoint: Some(endpoint.into()), ..Options::default() };
