@@ -2,7 +2,8 @@
 
 use crate::common::shapes::{full_ring, kernel_ring, lapped_ring, metrics_area, two_of_one_pid};
 use crate::common::{Followed, close, python, skip};
-use perfring_export::{Explanation, Output, Perfetto, PerfettoOptions};
+use perfring_consumer::{Policy, stat::OwnerInfo};
+use perfring_export::{Event, Explanation, Origin, Output, Perfetto, PerfettoOptions, Took, What};
 use perfring_telemetry::{
     Gauge, Histogram, Log, Resource, Severity, Sink, SpanEnd, SpanId, SpanStart, Sum, TraceId,
     options,
@@ -255,6 +256,7 @@ fn an_explanation_is_a_slice_on_a_lane_of_its_process() {
     let mut trace = Perfetto::open("trace", &options_of(&path)).unwrap();
     let gap = Explanation {
         what: "gap",
+        ring: None,
         thread: Some((7, 9)),
         time: 5_000,
         length: 2_000,
@@ -279,6 +281,60 @@ fn an_explanation_is_a_slice_on_a_lane_of_its_process() {
     assert_eq!(lane[0]["args"], args);
     let losses = of("why: loss");
     assert_eq!((losses.len(), &losses[0]["type"]), (1, &json!("instant")));
+}
+
+#[test]
+fn explanations_that_overlap_and_two_processes_of_one_pid_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("why.pftrace");
+    let mut trace = Perfetto::open("trace", &options_of(&path)).unwrap();
+    let origin = |id: u8, name: &str| Origin {
+        id: id.into(),
+        name: format!("{name}'s ring"),
+        uuid: [id; 16],
+        policy: Some(Policy::Drop),
+        producer: OwnerInfo { pid: 7, name: name.to_owned(), ..OwnerInfo::default() },
+        ..Origin::default()
+    };
+    let rings = [origin(1, "shop"), origin(2, "shop"), origin(3, "pay")];
+    for ring in &rings {
+        assert_eq!(
+            trace.take(&Event { seq: 0, origin: ring, what: What::Began }).unwrap(),
+            Took::Yes
+        );
+    }
+    let gap = |ring, time, length| Explanation {
+        what: "gap",
+        ring: Some(ring),
+        thread: Some((7, 9)),
+        time,
+        length,
+        cause: "preempted",
+        certainty: "certain",
+        sentence: "it was preempted",
+    };
+    // The second begins in the first and ends after it, in another ring of one process. The third is of another one.
+    let gaps = [(&rings[0], 5_000, 2_000), (&rings[1], 6_000, 3_000), (&rings[2], 5_500, 100)];
+    for (ring, time, length) in gaps {
+        assert!(trace.explain(&gap(ring, time, length)).unwrap());
+    }
+    close(trace);
+    let Some(events) = read(&path) else { return };
+    let lane: Vec<&Json> = events
+        .iter()
+        .filter(|event| event["on"]["name"] == json!("why: gap of thread 9"))
+        .collect();
+    let mut slices = Vec::new();
+    for begin in lane.iter().filter(|event| event["type"] == json!("slice_begin")) {
+        // Perfetto ends the slice of a track that began last.
+        let on_it = |event: &&&Json| event["track"] == begin["track"] && event != &begin;
+        let others: Vec<_> = lane.iter().filter(on_it).collect();
+        assert_eq!(others.len(), 1, "{others:?}");
+        let at = |event: &Json| event["at"].as_u64().unwrap();
+        slices.push((begin["on"]["parent"]["pid"].as_u64().unwrap(), at(begin), at(others[0])));
+    }
+    slices.sort_unstable();
+    assert_eq!(slices, [(7, 5_000, 7_000), (7, 6_000, 9_000), (4_194_304, 5_500, 5_600)]);
 }
 
 #[test]

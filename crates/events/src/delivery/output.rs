@@ -188,10 +188,12 @@ pub trait Output {
 }
 
 /// Why something took long, or was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Explanation<'a> {
     /// What it explains, in a word: `gap`, `loss`.
     pub what: &'a str,
+    /// The ring, whose pids the following one is of; `None` if none is concerned.
+    pub ring: Option<&'a Origin>,
     /// The process and the thread; `None` if none is concerned.
     pub thread: Option<(u32, u32)>,
     /// When it began: ns of the timestamps' clock.

@@ -1,4 +1,4 @@
-//! Explanations in a Perfetto trace: slices on a lane for each thread, with the cause as their name.
+//! Explanations in a Perfetto trace: slices in a lane for each thread, with the cause as their name.
 
 use super::proto::{EventType, TrackEvent};
 use super::{Perfetto, annotate, tracks};
@@ -8,16 +8,26 @@ impl Perfetto {
     /// Writes a slice, or an instant for what has no length. Perfetto sorts packets by their times.
     pub(super) fn explained(&mut self, why: &Explanation<'_>) -> Result<(), OutputError> {
         let (pid, tid) = why.thread.unwrap_or_default();
-        let (process, name) = match (pid, tid) {
-            (0, _) => (0, format!("why: {}", why.what)),
-            (pid, tid) if pid == tid => (tracks::process(pid), format!("why: {}", why.what)),
-            (pid, tid) => (tracks::process(pid), format!("why: {} of thread {tid}", why.what)),
+        let number = why.ring.map_or(pid, |ring| self.processes.number(ring, pid));
+        let process = tracks::process(number);
+        let name = match tid {
+            tid if tid == pid => format!("why: {}", why.what),
+            tid => format!("why: {} of thread {tid}", why.what),
         };
         if pid != 0 {
-            self.describe(tracks::describe_process(pid, pid, ""))?;
+            self.describe(tracks::describe_process(number, pid, ""))?;
         }
-        let track =
-            tracks::uuid(&[b"why", why.what.as_bytes(), &pid.to_le_bytes(), &tid.to_le_bytes()]);
+        // A track for each, because two may overlap: Perfetto shows tracks of one process and one name as one.
+        let track = tracks::uuid(&[
+            b"why",
+            why.what.as_bytes(),
+            why.cause.as_bytes(),
+            why.ring.map_or(&[][..], |ring| &ring.uuid),
+            &number.to_le_bytes(),
+            &tid.to_le_bytes(),
+            &why.time.to_le_bytes(),
+            &why.length.to_le_bytes(),
+        ]);
         self.describe(tracks::describe(track, process, &name))?;
         let details = vec![
             annotate::text(&mut self.names, "why", why.sentence.to_owned()),

@@ -1,8 +1,9 @@
 //! Explains what is exported, as `perfring why` does.
 
 use crate::failure::{Failure, note};
-use perfring_export::{Event, Explanation, Output, What};
+use perfring_export::{Event, Explanation, Origin, Output, What};
 use perfring_why::{Analysis, Facts, Options, is_evidence};
+use std::collections::HashMap;
 
 /// Reads the events that are exported, and explains them last.
 #[derive(Debug)]
@@ -10,18 +11,27 @@ pub(super) struct Explainer {
     analysis: Analysis,
     facts: Facts,
     has_evidence: bool,
+    /// The rings by their names: no two have the same.
+    rings: HashMap<String, Origin>,
 }
 
 impl Default for Explainer {
     fn default() -> Self {
-        let analysis = Analysis::new(Options::default());
-        Explainer { analysis, facts: Facts::default(), has_evidence: false }
+        Explainer {
+            analysis: Analysis::new(Options::default()),
+            facts: Facts::default(),
+            has_evidence: false,
+            rings: HashMap::new(),
+        }
     }
 }
 
 impl Explainer {
     pub(super) fn read(&mut self, event: &Event<'_>) {
         self.has_evidence |= matches!(event.what, What::Record(_)) && is_evidence(event.origin);
+        if matches!(event.what, What::Began) {
+            self.rings.insert(event.origin.name.clone(), event.origin.clone());
+        }
         self.facts.read(event).for_each(|evidence| self.analysis.add(evidence));
     }
 
@@ -36,6 +46,7 @@ impl Explainer {
         for finding in self.analysis.finish().findings {
             output.explain(&Explanation {
                 what: finding.kind.word(),
+                ring: self.rings.get(&finding.ring),
                 thread: finding.thread.map(|thread| (thread.pid, thread.tid)),
                 time: finding.time,
                 length: finding.length,
