@@ -1,5 +1,4 @@
-//! Measures the speed of a ring between two processes, beside the least code that moves the same
-//! bytes.
+//! Measures perfring between processes, beside the least code that moves the same bytes.
 //!
 //! Real processes on cores of their own: this one only starts them, keeps time and reports; they
 //! are the same executable, started again for each sample. The reader verifies all bytes of every
@@ -94,7 +93,9 @@ pub fn run(
         Some(path) if !stdout => Some(BufWriter::new(File::create(path)?)),
         _ => None,
     };
+    let mut rows = Vec::new();
     let mut each = |row: &Row| -> Result<()> {
+        rows.push(row.clone());
         let json: &mut dyn Write = match &mut file {
             Some(file) => file,
             None if stdout => out,
@@ -106,11 +107,13 @@ pub fn run(
         // For readers that follow the file, and for an interrupted run.
         Ok(json.flush()?)
     };
-    let rows = measure(entrants, options, &mut each, log)?;
-    if !stdout {
+    let measured = measure(entrants, options, &mut each, log);
+    // Also of a run that is interrupted.
+    if !stdout && !rows.is_empty() {
         table::write(&rows, out)?;
         out.flush()?;
     }
+    measured?;
     let faults = faults(&rows);
     if faults.is_empty() { Ok(()) } else { Err(BenchError::Faults(faults.join("\n"))) }
 }

@@ -61,7 +61,7 @@ pub fn run(
     let able = run.entrants(entries)?;
     for (kind, mut turns) in run.groups(&able, entrants.workloads)? {
         let measured = run.measure(&kind, &mut turns, log);
-        // At once, and also for a run that is interrupted: its table has what is present.
+        // At once, and also for a run that is interrupted: the table has what there is.
         let samples: Vec<Sample> = turns.into_iter().flat_map(|turn| turn.samples).collect();
         for median in medians(&samples) {
             run.report(Row::Median(Box::new(median)))?;
