@@ -7,6 +7,7 @@ use crate::scale::Scale;
 use crate::workload::Workload;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// The options, for `--help`.
 pub const USAGE: &str = "\
@@ -71,13 +72,14 @@ impl Options {
     #[must_use]
     pub fn short() -> Self {
         Options {
-            payloads: vec![8, 64, 4096, 65_472],
+            payloads: vec![8, 64, 1024, 4096, 65_472],
             senders: vec![1, 3],
             receivers: vec![1, 3],
             scale: Scale {
                 repetitions: 1,
                 // Only the count ends a sample, however slow the machine is.
-                seconds_per_sample: 30.0,
+                seconds_per_sample: 3600.0,
+                patience: Duration::from_secs(600),
                 max_records: 20_480,
                 round_trips: 200,
                 cold_starts: 2,

@@ -21,7 +21,7 @@ pub struct Scale {
     /// How readers wait where the harness can choose, except for latencies.
     pub pace: WaitStrategy,
     /// How long processes may take beyond a sample's own time: an end that has not answered by then
-    /// counts as hung.
+    /// counts as hung. A sample that `max_records` ends has no time of its own.
     pub patience: Duration,
 }
 

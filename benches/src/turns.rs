@@ -105,7 +105,11 @@ impl Bench {
 
     /// Returns how long all of a sample may take.
     pub fn patience(&self) -> Duration {
-        self.scale.patience + 2 * Duration::from_secs_f64(self.scale.seconds_per_sample)
+        let Scale { patience, max_records, seconds_per_sample, .. } = self.scale;
+        match max_records {
+            u64::MAX => patience + 2 * Duration::from_secs_f64(seconds_per_sample),
+            _ => patience,
+        }
     }
 
     /// Measures the hop between the receivers' core and that of the farthest sender.
