@@ -8,7 +8,7 @@ use std::io::LineWriter;
 use std::path::Path;
 use std::process::Command;
 
-/// Measure this machine: rings between two processes, beside a floor, memcpy and a cache line
+/// Measure this machine: rings between processes, beside a floor, memcpy and a cache line
 ///
 /// Takes the same options as `cargo bench`, see below. Runs for some ten minutes; --short takes some seconds and only shows that the benchmark works.
 ///
