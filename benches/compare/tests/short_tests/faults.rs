@@ -41,7 +41,7 @@ pub(crate) fn found() -> Fallible {
     ];
     for (fault, workload, words) in cases {
         let name = format!("faulty: {fault}");
-        let rows = with(&name, workload, Duration::from_secs(60))?;
+        let rows = with(&name, workload, Duration::from_secs(120))?;
         let found = faults(&rows);
         let mut all = found.iter();
         if words.is_empty() {
