@@ -48,7 +48,7 @@ fn c_makes_the_entries_that_rust_makes() {
 /// The type table in the file of a ring.
 fn table(ring: &Path) -> Vec<u8> {
     let (file, layout) = (fs::read(ring).unwrap(), *Snapshot::take(ring).unwrap().layout());
-    let at = layout.types_offset() as usize;
+    let at = layout.areas().types.start as usize;
     file[at..at + layout.types_size as usize].to_vec()
 }
 
@@ -124,7 +124,7 @@ fn c_takes_the_tables_lock_and_adds_nothing_to_a_damaged_table() {
     let ring = dir.path().join("ring");
     perfring_producer::files::create(&ring, &Options::default()).unwrap();
     let exe = c_types(Build::Sanitized, &[OTHER_TYPE], dir.path()).expect("install gcc");
-    let at = Snapshot::take(&ring).unwrap().layout().types_offset();
+    let at = Snapshot::take(&ring).unwrap().layout().areas().types.start;
     let file = OpenOptions::new().read(true).write(true).open(&ring).unwrap();
     lock(&file, at);
     let said = lines(&exe, &["register"], &ring);

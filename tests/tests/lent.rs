@@ -58,9 +58,9 @@ impl Peer {
         let Layout { data_size, aux_size, .. } = self.layout;
         let lead = self.layout.lead().len() as u64;
         if len <= self.layout.max_small_len() {
-            self.write(self.layout.data_offset(), data_size, pos + 8 + lead, len);
+            self.write(self.layout.areas().data.start, data_size, pos + 8 + lead, len);
         } else {
-            self.write(self.layout.aux_offset(), aux_size, 0, aux_size as usize);
+            self.write(self.layout.areas().aux.start, aux_size, 0, aux_size as usize);
         }
     }
 
@@ -364,7 +364,7 @@ fn read(observer: &mut Observer, path: &Path) -> Vec<(u64, u32, Vec<u8>)> {
                     let padding = pos + 8 + (layout.lead().len() + bytes.len()) as u64..pos + size;
                     for at in padding {
                         let mut byte = [0];
-                        let offset = layout.data_offset() + at % layout.data_size;
+                        let offset = layout.areas().data.start + at % layout.data_size;
                         file.read_exact_at(&mut byte, offset).unwrap();
                         bytes.push(byte[0]);
                     }

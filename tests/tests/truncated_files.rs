@@ -274,7 +274,7 @@ fn a_truncated_file_is_an_error_for_a_producer_within_a_lap() {
 }
 
 fn types_offset(ring: &Path) -> u64 {
-    perfring_consumer::files::RingFile::inspect(ring).unwrap().layout().types_offset()
+    perfring_consumer::files::RingFile::inspect(ring).unwrap().layout().areas().types.start
 }
 
 #[test]

@@ -153,7 +153,7 @@ fn a_lock_that_is_never_given_back_is_waited_for_only_so_long() {
     let ring = dir.path().join("ring");
     perfring_producer::files::create(&ring, &Options::many()).unwrap();
     let producer = SharedProducer::attach(&ring).unwrap();
-    let at = producer.layout().types_offset();
+    let at = producer.layout().areas().types.start;
     let file = OpenOptions::new().read(true).write(true).open(&ring).unwrap();
     lock(&file, at);
     assert_eq!(producer.register(&OTHER_TYPE), Err(ReserveError::Type(TypeError::Busy)));
@@ -178,7 +178,7 @@ fn lock(file: &File, byte: u64) {
 /// Overwrites words of the table, and checks that readers and writers survive it.
 fn survives(ring: &Path, what: &str, words: &[(u64, u64)]) {
     let file = OpenOptions::new().read(true).write(true).open(ring).unwrap();
-    let at = Snapshot::take(ring).unwrap().layout().types_offset();
+    let at = Snapshot::take(ring).unwrap().layout().areas().types.start;
     for (offset, word) in words {
         file.write_all_at(&word.to_ne_bytes(), at + offset).unwrap();
     }

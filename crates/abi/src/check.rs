@@ -13,6 +13,29 @@ use crate::page::HeaderPage;
 use crate::policy::{Evict, Policy, Producers, Report};
 use crate::record_word::{HEADER_LEN, RECORD_ALIGN, SIZE_MAX, record_size};
 use bytemuck::Zeroable;
+use core::ops::Range;
+
+/// Where the parts of a ring's file are, in bytes from its start. The header page is before them. A part that a ring does not have
+/// is `0..0`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Areas {
+    /// The records: one page in, so that perf readers find them.
+    pub data: Range<u64>,
+    /// The control pages: the slots of producers.
+    pub control: Range<u64>,
+    /// The type table.
+    pub types: Range<u64>,
+    /// The AUX area: the payloads that are too long for the data area.
+    pub aux: Range<u64>,
+    /// The seats of named consumers.
+    pub consumers: Range<u64>,
+    /// The metrics area.
+    pub metrics: Range<u64>,
+}
+
+const fn part(start: u64, end: u64) -> Range<u64> {
+    if start == end { 0..0 } else { start..end }
+}
 
 /// The shape and identity of a ring, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,82 +82,47 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Returns where the data area starts: one page in, so that perf readers find it.
+    /// Returns where the parts of the file are: after each other, in the order of [`Areas`].
     #[must_use]
-    pub const fn data_offset(&self) -> u64 {
-        self.page_size as u64
-    }
-
-    /// Returns where the control pages start: after the data area.
-    #[must_use]
-    pub const fn control_offset(&self) -> u64 {
-        self.data_offset() + self.data_size
-    }
-
-    /// Returns the size of the control pages in bytes: the slots, in whole pages.
-    #[must_use]
-    pub const fn control_size(&self) -> u64 {
-        (self.slots as u64 * SLOT_SIZE).next_multiple_of(self.page_size as u64)
-    }
-
-    /// Returns where the type table starts: after the control pages. 0 if there is none.
-    #[must_use]
-    pub const fn types_offset(&self) -> u64 {
-        if self.types_size == 0 { 0 } else { self.control_offset() + self.control_size() }
-    }
-
-    /// Returns where the AUX area starts: after the type table. 0 if there is none.
-    #[must_use]
-    pub const fn aux_offset(&self) -> u64 {
-        if self.aux_size == 0 { 0 } else { self.control_end() }
-    }
-
-    /// Returns where control pages and type table end.
-    #[must_use]
-    pub const fn control_end(&self) -> u64 {
-        self.control_offset() + self.control_size() + self.types_size
-    }
-
-    /// Returns where the seats of named consumers start: after all else. 0 if there are none.
-    #[must_use]
-    pub const fn consumers_offset(&self) -> u64 {
-        if self.consumers == 0 { 0 } else { self.control_end() + self.aux_size }
-    }
-
-    /// Returns the size of the seats of named consumers in bytes, in whole pages.
-    #[must_use]
-    pub const fn consumers_size(&self) -> u64 {
-        (self.consumers as u64 * SEAT_SIZE).next_multiple_of(self.page_size as u64)
-    }
-
-    /// Returns where the metrics area starts: after all else. 0 if there is none.
-    #[must_use]
-    pub const fn metrics_offset(&self) -> u64 {
-        if self.metrics_size == 0 {
-            0
-        } else {
-            self.control_end() + self.aux_size + self.consumers_size()
+    #[inline]
+    pub const fn areas(&self) -> Areas {
+        let page = self.page_size as u64;
+        let control = page + self.data_size;
+        let types = control + (self.slots as u64 * SLOT_SIZE).next_multiple_of(page);
+        let aux = types + self.types_size;
+        let consumers = aux + self.aux_size;
+        let metrics = consumers + (self.consumers as u64 * SEAT_SIZE).next_multiple_of(page);
+        let end = metrics + self.metrics_size;
+        Areas {
+            data: page..control,
+            control: control..types,
+            types: part(types, aux),
+            aux: part(aux, consumers),
+            consumers: part(consumers, metrics),
+            metrics: part(metrics, end),
         }
     }
 
     /// Returns the size of the whole file in bytes.
     #[must_use]
     pub const fn file_size(&self) -> u64 {
-        self.control_end() + self.aux_size + self.consumers_size() + self.metrics_size
+        let Areas { control, consumers, .. } = self.areas();
+        let seats = consumers.end - consumers.start;
+        control.end + self.types_size + self.aux_size + seats + self.metrics_size
     }
 
     /// Returns the byte that the named consumer in a seat keeps locked.
     #[doc(hidden)] // for other crates of perfring
     #[must_use]
     pub const fn consumer_lock_byte(&self, seat: u32) -> u64 {
-        self.consumers_offset() + seat as u64 * SEAT_SIZE
+        self.areas().consumers.start + seat as u64 * SEAT_SIZE
     }
 
     /// Returns the byte that the holder of a slot keeps locked.
     #[doc(hidden)] // for other crates of perfring
     #[must_use]
     pub const fn slot_lock_byte(&self, slot: u32) -> u64 {
-        self.control_offset() + slot as u64 * SLOT_SIZE
+        self.areas().control.start + slot as u64 * SLOT_SIZE
     }
 
     /// Returns the length of the longest payload that the ring takes: all of the AUX area, if it
@@ -191,10 +179,11 @@ impl Layout {
     #[doc(hidden)] // for other crates of perfring
     #[must_use]
     pub fn to_page(&self) -> HeaderPage {
+        let areas = self.areas();
         HeaderPage {
             capabilities: PERF_CAPABILITIES,
             size: PERF_HEADER_SIZE,
-            data_offset: self.data_offset(),
+            data_offset: areas.data.start,
             data_size: self.data_size,
             abi_version: ABI_VERSION,
             abi_compat: ABI_COMPAT,
@@ -208,23 +197,23 @@ impl Layout {
             report: self.report.code(),
             slot_count: self.slots,
             slot_size: SLOT_SIZE as u32,
-            control_offset: self.control_offset(),
-            control_size: self.control_size(),
+            control_offset: areas.control.start,
+            control_size: areas.control.end - areas.control.start,
             file_size: self.file_size(),
             created_ns: self.created_ns,
             creator_pid: self.creator_pid,
             creator_uid: self.creator_uid,
             uuid: self.uuid,
             boot_id: self.boot_id,
-            types_offset: self.types_offset(),
+            types_offset: areas.types.start,
             types_size: self.types_size,
-            aux_offset: self.aux_offset(),
+            aux_offset: areas.aux.start,
             aux_size: self.aux_size,
             cpu_number: self.cpu,
             consumer_count: self.consumers,
-            consumers_offset: self.consumers_offset(),
-            consumers_size: self.consumers_size(),
-            metrics_offset: self.metrics_offset(),
+            consumers_offset: areas.consumers.start,
+            consumers_size: areas.consumers.end - areas.consumers.start,
+            metrics_offset: areas.metrics.start,
             metrics_size: self.metrics_size,
             ..HeaderPage::zeroed()
         }
@@ -342,15 +331,16 @@ impl Layout {
             metrics_size: metrics.1,
         };
         let area = if named { (page.consumers_offset, page.consumers_size) } else { (0, 0) };
+        let areas = layout.areas();
         for (name, value, must) in [
-            ("data_offset", page.data_offset, layout.data_offset()),
-            ("control_offset", page.control_offset, layout.control_offset()),
-            ("control_size", page.control_size, layout.control_size()),
-            ("types_offset", page.types_offset, layout.types_offset()),
-            ("aux_offset", page.aux_offset, layout.aux_offset()),
-            ("consumers_offset", area.0, layout.consumers_offset()),
-            ("consumers_size", area.1, layout.consumers_size()),
-            ("metrics_offset", metrics.0, layout.metrics_offset()),
+            ("data_offset", page.data_offset, areas.data.start),
+            ("control_offset", page.control_offset, areas.control.start),
+            ("control_size", page.control_size, areas.control.end - areas.control.start),
+            ("types_offset", page.types_offset, areas.types.start),
+            ("aux_offset", page.aux_offset, areas.aux.start),
+            ("consumers_offset", area.0, areas.consumers.start),
+            ("consumers_size", area.1, areas.consumers.end - areas.consumers.start),
+            ("metrics_offset", metrics.0, areas.metrics.start),
             ("file_size", page.file_size, layout.file_size()),
         ] {
             if value != must {

@@ -41,7 +41,7 @@ mod words;
 
 pub use bad_ring::BadRing;
 pub use bpf::{BpfConsumerPage, BpfProducerPage, BpfWord};
-pub use check::Layout;
+pub use check::{Areas, Layout};
 pub use lead::{Lead, WriterId};
 pub use live::{
     AuxLine, ConsumerSeat, CpuLine, Header, Holder, PerfTime, SeqLatch, SharedLine, Slot,

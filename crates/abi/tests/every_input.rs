@@ -208,18 +208,17 @@ fn checked(layout: &Layout) -> bool {
     // One after the other, each in whole pages, without an overlap or a gap.
     let page = u64::from(layout.page_size);
     let mut at = page;
-    for (offset, size) in [
-        (layout.data_offset(), layout.data_size),
-        (layout.control_offset(), layout.control_size()),
-        (layout.types_offset(), layout.types_size),
-        (layout.aux_offset(), layout.aux_size),
-        (layout.consumers_offset(), layout.consumers_size()),
-    ] {
-        assert!(size == 0 || (offset == at && at % page == 0), "{layout:?}");
-        at = at.checked_add(size).unwrap();
+    let areas = layout.areas();
+    let sizes = [layout.types_size, layout.aux_size, layout.metrics_size];
+    assert_eq!([&areas.types, &areas.aux, &areas.metrics].map(|of| of.end - of.start), sizes);
+    assert_eq!(areas.data.end - areas.data.start, layout.data_size);
+    let slots = areas.control.end - areas.control.start;
+    for of in [areas.data, areas.control, areas.types, areas.aux, areas.consumers, areas.metrics] {
+        assert!(of == (0..0) || (of.start == at && at % page == 0), "{layout:?}");
+        at = at.checked_add(of.end - of.start).unwrap();
     }
     assert_eq!(at, size);
-    assert!(u64::from(layout.slots) * 1024 <= layout.control_size());
+    assert!(u64::from(layout.slots) * 1024 <= slots);
     assert!(layout.record_size(layout.max_small_len()) < layout.data_size);
     true
 }

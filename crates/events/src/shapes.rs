@@ -398,7 +398,7 @@ mod tests {
         // Its end goes up and down: what was read is not read again.
         let file = File::options().write(true).open(&path).unwrap();
         for used in [64u64, u64::MAX, 64, u64::MAX] {
-            file.write_all_at(&used.to_ne_bytes(), layout.types_offset()).unwrap();
+            file.write_all_at(&used.to_ne_bytes(), layout.areas().types.start).unwrap();
             (0..2 * PATIENCE_MAX).for_each(|_| see(&mut shapes, 4999));
         }
         assert_eq!(
@@ -437,9 +437,9 @@ mod tests {
         let entry = Entry { id, layout: 0, text: "no JSON" }.to_words();
         let bytes: Vec<u8> = entry.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let file = File::options().write(true).open(&path).unwrap();
-        file.write_all_at(&bytes, layout.types_offset() + 64).unwrap();
+        file.write_all_at(&bytes, layout.areas().types.start + 64).unwrap();
         let used = 64 + bytes.len() as u64;
-        file.write_all_at(&used.to_ne_bytes(), layout.types_offset()).unwrap();
+        file.write_all_at(&used.to_ne_bytes(), layout.areas().types.start).unwrap();
         let mut shapes = Shapes::open(&path, 0).unwrap();
         producer.register(&schema("good", 5001)).unwrap();
         see(&mut shapes, 5001);

@@ -191,7 +191,7 @@ fn set_times(path: &Path, hours: u64) {
     let file = OpenOptions::new().write(true).open(path).unwrap();
     // created_ns, and when the producer attached last.
     file.write_all_at(&then.to_ne_bytes(), 1240).unwrap();
-    file.write_all_at(&then.to_ne_bytes(), layout.control_offset() + 8).unwrap();
+    file.write_all_at(&then.to_ne_bytes(), layout.areas().control.start + 8).unwrap();
 }
 
 #[test]

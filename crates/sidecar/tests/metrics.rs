@@ -206,7 +206,7 @@ fn an_area_that_is_damaged_or_has_no_room_is_said_once_each_and_not_for_each_ins
     assert_eq!(more(&mut engine, "samples after more refusals"), []);
     // The size of a block behind others.
     let observer = Observer::attach(&path, Start::Latest).unwrap();
-    let at = observer.layout().metrics_offset() + observer.metrics().unwrap().samples[5].at;
+    let at = observer.layout().areas().metrics.start + observer.metrics().unwrap().samples[5].at;
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[3], at + 8).unwrap();
     let said = more(&mut engine, "samples of a damaged one");

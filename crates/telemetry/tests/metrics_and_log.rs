@@ -80,7 +80,7 @@ fn an_instrument_that_found_the_table_locked_gets_its_type_later() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
     let sink = Sink::create(&path, &options(), Resource::here()).unwrap();
-    let byte = SharedProducer::attach(&path).unwrap().layout().types_offset();
+    let byte = SharedProducer::attach(&path).unwrap().layout().areas().types.start;
     let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
     let lock = nix::libc::flock {
         l_type: nix::libc::F_WRLCK as nix::libc::c_short,

@@ -210,7 +210,7 @@ async fn damage_is_an_error_and_the_end_of_a_stream() {
     producer.publish_as(NUMBERED, &numbered(0, 8)).unwrap();
     let file = File::options().write(true).open(&path).unwrap();
     let mut consumer = Consumer::attach(&path).unwrap();
-    let offset = consumer.get_ref().layout().data_offset();
+    let offset = consumer.get_ref().layout().areas().data.start;
     file.write_all_at(&[0xff; 8], offset).unwrap();
     assert!(matches!(consumer.read().await, Err(Error::Read(_))));
     assert!(matches!(consumer.next().await, Some(Err(Error::Read(_)))));

@@ -243,7 +243,7 @@ fn a_call_site_that_found_the_table_locked_gets_its_type_later() {
     }
     let (_dir, path) = ring();
     let layer = SHAPE.layer(&path, &options());
-    let byte = SharedProducer::attach(&path).unwrap().layout().types_offset();
+    let byte = SharedProducer::attach(&path).unwrap().layout().areas().types.start;
     let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
     let lock = nix::libc::flock {
         l_type: nix::libc::F_WRLCK as nix::libc::c_short,

@@ -51,7 +51,7 @@ fn check(bytes: &[u8], len: u64) {
     match Layout::check(&page, len) {
         Ok(layout) => {
             assert!(layout.file_size() <= len && layout.data_size.is_power_of_two());
-            assert!(layout.data_offset() + layout.data_size <= layout.control_offset());
+            assert!(layout.areas().data.start + layout.data_size <= layout.areas().control.start);
             let again = Layout::check(
                 &{
                     let mut page = layout.to_page();

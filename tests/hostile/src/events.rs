@@ -87,7 +87,7 @@ pub(crate) fn golden_types() -> Vec<u64> {
     let typed = GOLDEN.iter().find(|(name, _)| *name == "typed").expect("it is there").1;
     let page = HeaderPage::from_bytes(typed).expect("a header");
     let layout = Layout::check(&page, typed.len() as u64).expect("a ring");
-    let table = crate::types::words(&typed[layout.types_offset() as usize..]);
+    let table = crate::types::words(&typed[layout.areas().types.start as usize..]);
     table[8..table[0] as usize / 8].to_vec()
 }
 

@@ -198,10 +198,15 @@ fn stretch(bytes: &mut Vec<u8>, input: &mut Input<'_>) -> u64 {
     made[1024..1040].copy_from_slice(&bytes[1024..1040]);
     // Only the beginning has bytes; the rest is holes.
     const MOST: u64 = 1 << 20;
+    let control = old.areas().control;
     let parts = [
-        (old.data_offset(), layout.data_offset(), old.data_size),
-        (old.control_offset(), layout.control_offset(), old.control_size()),
-        (old.types_offset(), layout.types_offset(), old.types_size.min(layout.types_size)),
+        (old.areas().data.start, layout.areas().data.start, old.data_size),
+        (control.start, layout.areas().control.start, control.end - control.start),
+        (
+            old.areas().types.start,
+            layout.areas().types.start,
+            old.types_size.min(layout.types_size),
+        ),
     ];
     for (from, to, len) in parts {
         let (from, to, len) = (from as usize, to as usize, len as usize);

@@ -108,7 +108,7 @@ fn rings_without_types_say_so() {
 fn scribble(ring: &str, at: u64, bytes: &[u8]) {
     let layout = *Observer::attach(Path::new(ring), Start::Oldest).unwrap().layout();
     let file = File::options().write(true).open(ring).unwrap();
-    file.write_all_at(bytes, layout.types_offset() + at).unwrap();
+    file.write_all_at(bytes, layout.areas().types.start + at).unwrap();
 }
 
 #[test]

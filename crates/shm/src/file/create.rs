@@ -324,7 +324,7 @@ impl<'a> Draft<'a> {
     fn write(&self, layout: &Layout, clock: Option<MachineClock>) -> Result<(), CreateError> {
         if layout.types_size > 0 {
             self.file
-                .write_all_at(&TYPES_FIRST.to_ne_bytes(), layout.types_offset())
+                .write_all_at(&TYPES_FIRST.to_ne_bytes(), layout.areas().types.start)
                 .map_err(failed(self.location, "writing its type table"))?;
         }
         let mut page = layout.to_page();

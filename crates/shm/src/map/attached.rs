@@ -105,7 +105,7 @@ impl Attached {
     /// # Errors
     /// The system's error.
     pub fn lock_types(&self) -> io::Result<Option<LockedTypes<'_>>> {
-        let lock = ByteLock::take(&self.ring.file, self.ring.layout.types_offset())?;
+        let lock = ByteLock::take(&self.ring.file, self.ring.layout.areas().types.start)?;
         Ok(lock.map(|lock| LockedTypes { table: self.map.types_to_write(), _lock: lock }))
     }
 }

@@ -27,7 +27,7 @@ impl AuxMirror {
         let mapped = size.and_then(|size| {
             let mut range = AddressRange::new(size.checked_mul(2).ok_or(Errno::ENOMEM)?)?;
             for at in [0, size] {
-                range.map((at, size), &ring.file, layout.aux_offset(), access)?;
+                range.map((at, size), &ring.file, layout.areas().aux.start, access)?;
             }
             Ok(AuxMirror { range, size })
         });

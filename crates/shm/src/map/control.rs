@@ -11,8 +11,9 @@ use std::slice;
 /// Maps the control pages, and the type table after them.
 pub(crate) fn map(ring: &RingFile, access: DataAccess) -> Result<MmapRaw, AttachError> {
     let mut options = MmapOptions::new();
-    let len = ring.layout.control_end() - ring.layout.control_offset();
-    options.offset(ring.layout.control_offset()).len(len as usize);
+    let control = ring.layout.areas().control;
+    let len = control.end - control.start + ring.layout.types_size;
+    options.offset(control.start).len(len as usize);
     match access {
         DataAccess::Write => options.map_raw(&ring.file),
         DataAccess::Read => options.map_raw_read_only(&ring.file),

@@ -38,7 +38,7 @@ impl Attached {
         }
         let _opening = fork::hold_off();
         let map = MmapOptions::new()
-            .offset(layout.metrics_offset())
+            .offset(layout.areas().metrics.start)
             .len(layout.metrics_size as usize)
             .map_raw(&ring.file)
             .map_err(|source| ring.io("mapping its metrics area", source))?;

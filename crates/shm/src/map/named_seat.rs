@@ -31,7 +31,8 @@ pub(crate) struct SeatArea {
 impl SeatArea {
     /// Maps the seats. The caller holds forks off.
     pub(crate) fn map(ring: &RingFile) -> Result<Self, AttachError> {
-        let (offset, size) = (ring.layout.consumers_offset(), ring.layout.consumers_size());
+        let consumers = ring.layout.areas().consumers;
+        let (offset, size) = (consumers.start, consumers.end - consumers.start);
         let map = MmapOptions::new()
             .offset(offset)
             .len(size as usize)

@@ -54,7 +54,7 @@ impl Plain {
             _children: children,
             guard,
             map,
-            data_offset: layout.data_offset() as usize,
+            data_offset: layout.areas().data.start as usize,
             data_size: layout.data_size as usize,
             layout: *layout,
         })
@@ -88,7 +88,7 @@ impl Plain {
     /// Returns the ring and its slots; only loads are allowed on them.
     pub(crate) fn shared(&self) -> Shared<'_> {
         // SAFETY: `Layout::check` found the control pages inside the file.
-        let control = unsafe { self.map.as_ptr().add(self.layout.control_offset() as usize) };
+        let control = unsafe { self.map.as_ptr().add(self.layout.areas().control.start as usize) };
         // SAFETY: there is room for so many, and the mapping lives as long as `self`.
         let slots = unsafe { slots(control, self.layout.slots as usize) };
         Shared::new(self.ring(), slots)
@@ -97,21 +97,21 @@ impl Plain {
     /// Returns the seats of named consumers; only loads are allowed on them.
     pub(crate) fn seats(&self) -> &[ConsumerSeat] {
         // SAFETY: `Layout::check` found the seats inside the file; without any this is its beginning.
-        let area = unsafe { self.map.as_ptr().add(self.layout.consumers_offset() as usize) };
+        let area = unsafe { self.map.as_ptr().add(self.layout.areas().consumers.start as usize) };
         // SAFETY: there is room for so many, and the mapping lives as long as `self`.
         unsafe { seats(area, self.layout.consumers as usize) }
     }
 
     /// Returns the type table; only loads are allowed on it.
     pub(crate) fn types(&self) -> TypeTableArea<'_> {
-        let (end, size) = (self.layout.control_end() as usize, self.layout.types_size as usize);
+        let (end, size) = (self.layout.areas().types.end as usize, self.layout.types_size as usize);
         TypeTableArea::new(words_before(&self.map, end, size))
     }
 
     /// Returns the AUX area for copying; empty for a ring without an area.
     pub(crate) fn aux(&self) -> &[AtomicU64] {
-        let (at, size) = (self.layout.aux_offset() as usize, self.layout.aux_size as usize);
-        words_before(&self.map, at + size, size)
+        let (end, size) = (self.layout.areas().aux.end as usize, self.layout.aux_size as usize);
+        words_before(&self.map, end, size)
     }
 
     /// Returns the metrics area, which ends the file; only loads are allowed on it.

@@ -50,7 +50,7 @@ pub(crate) fn pinned(bytes: &[u8]) -> Pinned {
 /// `Pins::pin_span` alone: `start` is where it began to read. Nothing of an overwrite ring.
 pub(crate) fn pinned_span(source: &mut Source, start: u64) -> Pinned {
     let Source::Consumer(consumer) = source else { return Pinned::NOTHING };
-    let (end, data_offset) = (consumer.resume_point().pos(), consumer.layout().data_offset());
+    let (end, data_offset) = (consumer.resume_point().pos(), consumer.layout().areas().data.start);
     let Some(raw) = consumer.advanced().raw() else { return Pinned::NOTHING };
     let ring = raw.ring();
     let at = data_offset + (start & (ring.data_size() - 1));
