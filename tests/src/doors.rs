@@ -228,7 +228,7 @@ impl Trial {
             for _ in 0..100 {
                 let _ = batch.push(&[b'z'; 300]);
             }
-            batch.publish();
+            drop(batch);
             let waited = producer.publish_timeout(RecordType::BYTES, b"waited", Duration::ZERO);
             let _ = (waited, producer.totals(), producer.overwritten());
         }
@@ -261,7 +261,7 @@ impl Trial {
         for bytes in [0, 700, usize::MAX] {
             if let Ok(mut batch) = producer.reserve_batch(bytes) {
                 while batch.push(&[b'b'; 50]).is_ok() {}
-                batch.publish();
+                drop(batch);
             }
         }
         let waited = producer.publish_timeout(RecordType::BYTES, b"waited", Duration::ZERO);

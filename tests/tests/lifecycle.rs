@@ -334,7 +334,7 @@ fn a_batch_is_published_in_one_piece() {
                 number += 1;
                 assert_eq!(read_numbers(&mut consumer), [0; 0], "held back: {policy:?}");
             }
-            batch.publish();
+            drop(batch);
             let read = read_numbers(&mut consumer);
             assert!(read.iter().copied().eq(number - (round * 7) % 110..number));
             consumer.release();
@@ -360,6 +360,6 @@ fn a_batch_larger_than_the_ring_is_published_in_parts() {
     consumer.release();
     batch.push_as(NUMBERED, &numbered(pushed, 100)).unwrap();
     assert_eq!(read_numbers(&mut consumer), [0; 0], "held back");
-    batch.publish();
+    drop(batch);
     assert_eq!(read_numbers(&mut consumer), [pushed]);
 }

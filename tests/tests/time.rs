@@ -202,7 +202,7 @@ fn pinned_records_have_their_stamps() {
     for n in 0..10u64 {
         batch.push_as(NUMBERED, &n.to_ne_bytes()).unwrap();
     }
-    batch.publish();
+    drop(batch);
     let mut consumer = Consumer::attach(&ring).unwrap();
     let pinned = consumer.pinned().unwrap().unwrap();
     let mut held = Vec::new();

@@ -70,7 +70,7 @@ impl Sender for Batches {
                 }
                 number += 1;
             }
-            batch.publish();
+            drop(batch);
             if number < end {
                 producer.publish_timeout(RecordType::BYTES, &payload, PATIENCE).map_err(refusal)?;
                 number += 1;
@@ -238,7 +238,7 @@ impl Sender for SharedBatches {
                 fill(slot, number);
                 number += 1;
             }
-            batch.publish();
+            drop(batch);
         }
         Ok(())
     }

@@ -145,14 +145,14 @@ fn batches_and_loops_take_large_payloads_too() {
     batch.push_as(KIND, b"before").unwrap();
     batch.push_as(KIND, &large).unwrap();
     batch.push_as(KIND, b"after").unwrap();
-    batch.publish();
+    drop(batch);
     let mut batch = producer.batch();
     for nth in 0..5u8 {
         let mut record = batch.reserve(KIND, large.len()).unwrap();
         record.fill(nth);
         record.commit();
     }
-    batch.publish();
+    drop(batch);
     producer.publish_as(KIND, b"end").unwrap();
     let mut lens = Vec::new();
     let mut nth = 0;

@@ -14,7 +14,7 @@ use perfring_shm::{
     program_name,
 };
 use perfring_types::{Entries, Entry, Schema};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -327,12 +327,6 @@ impl CpuProducer {
     #[must_use]
     pub fn cut_off(&self) -> Option<ReadError> {
         self.rings.attached().find_map(CpuWindow::cut_off)
-    }
-
-    /// Returns the directory.
-    #[must_use]
-    pub fn dir(&self) -> &Path {
-        &self.dir
     }
 
     /// Returns the options that each ring of the set is made with.

@@ -133,7 +133,7 @@ impl Producer {
     /// for n in 0..64u64 {
     ///     batch.push(&n.to_le_bytes())?;
     /// }
-    /// batch.publish();
+    /// drop(batch); // published
     /// assert_eq!(producer.totals().written.records, 64);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -214,9 +214,6 @@ impl Batch<'_> {
     ) -> Result<Reservation<'_, Producer>, ReserveError> {
         reserve(self.window, self.clock, kind, len, End::Hold, None, refuse)
     }
-
-    /// Publishes the batch.
-    pub fn publish(self) {}
 }
 
 impl Drop for Batch<'_> {

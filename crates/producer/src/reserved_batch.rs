@@ -60,9 +60,6 @@ impl ReservedBatch<'_> {
     pub fn left(&self) -> usize {
         self.0.left()
     }
-
-    /// Publishes the batch.
-    pub fn publish(self) {}
 }
 
 fn no_room(refusal: Refusal) -> ReserveError {

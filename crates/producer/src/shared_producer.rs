@@ -227,7 +227,7 @@ impl SharedProducer {
     ///     batch.push(&n.to_le_bytes())?;
     /// }
     /// assert_eq!(batch.push(b"no room"), Err(ReserveError::BatchFull));
-    /// batch.publish();
+    /// drop(batch); // published
     /// assert_eq!(producer.totals().written.records, 64);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

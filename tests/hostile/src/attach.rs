@@ -315,7 +315,7 @@ impl Sides {
                 for _ in 0..input.u8() % 8 {
                     let _ = batch.push(payload);
                 }
-                batch.publish();
+                drop(batch);
             }
             5 => {
                 let mut batch = producer.batch();
@@ -360,7 +360,7 @@ impl Sides {
                     for _ in 0..input.u8() % 8 {
                         let _ = batch.push(&payload[..len % 64]);
                     }
-                    batch.publish();
+                    drop(batch);
                 }
             }
             5 => register(input, |entry| sentence(producer.register_entry(entry))),

@@ -133,7 +133,7 @@ fn kill(scenario: &str, ring: &str) -> Outcome {
                 record.commit_len(100);
             }
             let _ = std::hint::black_box(batch.push_as(NUMBERED, &payloads[2]));
-            batch.publish();
+            drop(batch);
         }
         "discard" => {
             if let Ok(mut record) = producer.reserve(NUMBERED, 100) {
@@ -146,7 +146,7 @@ fn kill(scenario: &str, ring: &str) -> Outcome {
             for payload in &payloads {
                 let _ = std::hint::black_box(batch.push_as(NUMBERED, payload));
             }
-            batch.publish();
+            drop(batch);
         }
         "register" => {
             let _ = std::hint::black_box(producer.register(&OTHER_TYPE));
@@ -181,7 +181,7 @@ fn quiet(policy: &str, ring: &str) -> Outcome {
             let mut batch = producer.batch();
             batch.push_as(NUMBERED, &[1; 24])?;
             batch.push_as(NUMBERED, &[2; 24])?;
-            batch.publish();
+            drop(batch);
             producer.publish_pod(&Quote::of(number))?;
             *producer.reserve_pod::<Quote>()? = Quote::of(number);
             line.number = number;

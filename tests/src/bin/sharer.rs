@@ -181,7 +181,7 @@ fn step(scenario: &str, ring: &str) -> Outcome {
                 for payload in &payloads {
                     let _ = std::hint::black_box(batch.push_as(NUMBERED, payload));
                 }
-                batch.publish();
+                drop(batch);
             }
         }
         "detach" => {
@@ -267,7 +267,7 @@ fn fork_shared(ring: &str) -> Outcome {
         one.commit();
         two.fill(0xaa);
         two.discard();
-        batch.publish();
+        drop(batch);
         // It may find anything except the parent's ring.
         let _ = std::hint::black_box(consumer.read());
         consumer.release();

@@ -205,7 +205,7 @@ impl Members {
             self.stands(producer, size, Kind::Record { kind: 4096, payload: payload.clone() });
             self.account(producer).written.add(size);
         }
-        batch.publish();
+        drop(batch);
         if more > 0 {
             self.stands(producer, more, Kind::Rest);
         }

@@ -94,7 +94,7 @@ fn publish_now(
                 Line::Whole(bytes) => batch.push_as(kind, bytes),
                 Line::TooLong(len) => batch.reserve(kind, len).map(drop),
             })?;
-            batch.publish();
+            drop(batch);
         } else {
             lines.take(bytes, |line| producer.publish(kind, line))?;
         }

@@ -176,7 +176,7 @@ impl Shared {
             Use::One(producer) => {
                 let mut batch = producer.batch();
                 let done = batch.offer(kind, bytes);
-                batch.publish();
+                drop(batch);
                 done
             }
             Use::Many(producer) => producer.offer(kind, bytes),
