@@ -5,6 +5,7 @@ use super::*;
 use crate::analysis::Analysis;
 use crate::evidence::{Events, Evidence, Fact, Role, SeatNow, Switch, Writer};
 use crate::finding::{Finding, Kind, Report, UNKNOWN};
+use crate::options::Options;
 use perfring_events::LossCause;
 
 /// The thread of the cases; its process has a ring, number 0.
@@ -458,7 +459,10 @@ fn gap(case: &str) -> (&'static str, String) {
 fn a_gap_that_the_kernels_events_do_not_cover_is_unknown_and_says_what_is_missing() {
     let preempted = "1 write\n101 preempt 0 99\n3001 in 0\n3101 write\n";
     let cases = [
-        (preempted.to_owned(), "no kernel events; record with `perfring record DIR --why`"),
+        (
+            preempted.to_owned(),
+            "no kernel events of that time; `perfring record DIR --why` records them",
+        ),
         (format!("{preempted}3102 watch"), "no kernel events"),
         (preempted.replace("101 preempt", "2 watch\n101 preempt"), "no kernel events"),
         (

@@ -19,7 +19,7 @@ pub(crate) fn unknown(case: &Case<'_>) -> String {
         };
     };
     match gap.coverage {
-        Coverage::None => "unknown: no kernel events; record with `perfring record DIR --why`".to_owned(),
+        Coverage::None => "unknown: no kernel events of that time; `perfring record DIR --why` records them".to_owned(),
         Coverage::Lost(records) => {
             format!("unknown: the kernel had no room for {records} of its events in that time")
         }

@@ -2,7 +2,7 @@
 
 use crate::error::WitnessError;
 use crate::witness::{Files, Followed, Witness};
-use perfring_consumer::advanced::{Front, SnapshotReader};
+use perfring_consumer::advanced::{Front, MachineClock, SnapshotReader};
 use perfring_consumer::{Item, Location, Snapshot};
 use perfring_events::{Origin, Shapes};
 use perfring_kernel::KernelSnapshot;
@@ -49,10 +49,11 @@ impl Recent {
     /// # Errors
     /// [`WitnessError`]. A missing permission is none: see [`Recent::missing`].
     pub fn begin(rings: impl IntoIterator<Item = Followed>) -> Result<Self, WitnessError> {
+        // What the first looks find is in the witness's ring: it did not hold before.
+        let begun = MachineClock::find()?.now_ns();
         let (witness, ring) = Witness::begin(Files::Snapshots, rings)?;
         let mut own = Shapes::open(ring.location(), 0)?;
         NAME.clone_into(&mut own.origin_mut().name);
-        let begun = witness.now();
         Ok(Recent { witness, own, begun, ended: Vec::new(), next_ended: Instant::now() })
     }
 

@@ -480,7 +480,9 @@ fn live_rings_tell_of_owners_and_say_how_to_learn_more() {
     assert_eq!(found[0]["attributes"]["process.pid"], lines.0.child.id());
     let sentence = found[0]["sentence"].as_str().unwrap();
     assert!(
-        sentence.ends_with("unknown: no kernel events; record with `perfring record DIR --why`"),
+        sentence.ends_with(
+            "unknown: no kernel events of that time; `perfring record DIR --why` records them"
+        ),
         "{sentence}"
     );
 }

@@ -107,7 +107,9 @@ fn lines(request: &Request, answer: &Value) -> Vec<String> {
                 let (path, of) = (text(&copy["path"]), text(&copy["of"]));
                 format!("{path} is a copy of {of}, which is read as {}", text(&copy["ring"]))
             });
-            [is_ready.to_owned(), text(&answer["line"])].into_iter().chain(copies).collect()
+            let trouble = answer["status"]["snapshots_trouble"].as_str().map(str::to_owned);
+            let first = [is_ready.to_owned(), text(&answer["line"])];
+            first.into_iter().chain(copies).chain(trouble).collect()
         }
         Request::Reload => {
             summary("the configuration was reloaded");
