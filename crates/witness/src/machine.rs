@@ -8,6 +8,8 @@ use std::fs;
 
 /// A wall clock that differs by less than this from what it was is adjusted by its daemon, or was read slowly, ns.
 const STEP: i128 = 1_000_000;
+/// A daemon makes a wall clock faster or slower by a twelfth at most: a difference below this part of the time is no step.
+const SLEW: i128 = 8;
 /// The same of the two clocks of which one stands still while the machine is suspended.
 const SLEEP: i128 = 1_000_000;
 /// The limit of time that the reading of three clocks takes, ns: after a longer one it says nothing.
@@ -18,7 +20,8 @@ const READING: i128 = 200_000;
 pub(crate) struct Machine {
     looked: u64,
     stolen: HashMap<u32, u64>,
-    clocks: Option<Clocks>,
+    /// The last reading of the clocks, and the look that succeeded in it.
+    clocks: Option<(u64, Clocks)>,
 }
 
 /// What has changed since the look before.
@@ -50,12 +53,13 @@ impl Clocks {
         (after - before <= READING).then_some(Clocks { boot: boot - middle, wall: wall - middle })
     }
 
-    /// Returns by how much the wall clock was set since then, and for how long the machine was suspended.
-    fn since(self, then: Clocks) -> (Option<i64>, Option<u64>) {
+    /// Returns by how much the wall clock was set since then, this many ns ago, and for how long the machine was suspended.
+    fn since(self, then: Clocks, elapsed: u64) -> (Option<i64>, Option<u64>) {
         let slept = self.boot - then.boot;
         // What the machine slept, both have.
         let set = self.wall - then.wall - if slept >= SLEEP { slept } else { 0 };
-        let set = (set.abs() >= STEP).then(|| i64::try_from(set).ok());
+        let step = STEP.max(i128::from(elapsed) / SLEW);
+        let set = (set.abs() >= step).then(|| i64::try_from(set).ok());
         let slept = (slept >= SLEEP).then(|| u64::try_from(slept).ok());
         (set.flatten(), slept.flatten())
     }
@@ -63,7 +67,8 @@ impl Clocks {
 
 impl Machine {
     pub(crate) fn new(now: u64) -> Self {
-        Machine { looked: now, stolen: stolen().collect(), clocks: Clocks::read() }
+        let clocks = Clocks::read().map(|clocks| (now, clocks));
+        Machine { looked: now, stolen: stolen().collect(), clocks }
     }
 
     /// Looks; `now` was read before.
@@ -80,9 +85,9 @@ impl Machine {
             }
         }
         if let Some(clocks) = Clocks::read()
-            && let Some(then) = self.clocks.replace(clocks)
+            && let Some((before, then)) = self.clocks.replace((now, clocks))
         {
-            let (set, slept) = clocks.since(then);
+            let (set, slept) = clocks.since(then, now.saturating_sub(before));
             changes.clock = set.map(|by| Clock { before, by });
             changes.suspend = slept.map(|added| Suspend { before, added });
         }
@@ -113,10 +118,17 @@ mod tests {
         assert_eq!((steal("cpu  1 2 3 4 5 6 7 88 9 10"), steal("intr 7")), (None, None));
         let at = |boot, wall| Clocks { boot, wall };
         let then = at(5, 1_000);
-        assert_eq!(at(100, 20_000).since(then), (None, None), "the clock is slewed");
-        assert_eq!(at(5, -3_199_999_000).since(then), (Some(-3_200_000_000), None));
-        assert_eq!(at(9_000_000_005, 9_000_001_000).since(then), (None, Some(9_000_000_000)));
-        let both = at(9_000_000_005, 19_000_001_000).since(then);
+        assert_eq!(at(100, 20_000).since(then, 20_000_000), (None, None), "the clock is slewed");
+        assert_eq!(at(5, -3_199_999_000).since(then, 20_000_000), (Some(-3_200_000_000), None));
+        assert_eq!(
+            at(9_000_000_005, 9_000_001_000).since(then, 20_000_000),
+            (None, Some(9_000_000_000))
+        );
+        // chrony makes a clock faster by a twelfth at most, and a look may be late.
+        assert_eq!(at(5, 1_600_000).since(then, 20_000_000), (None, None));
+        assert_eq!(at(5, 2_600_000).since(then, 20_000_000), (Some(2_599_000), None));
+        assert_eq!(at(5, 80_000_000).since(then, 1_000_000_000), (None, None));
+        let both = at(9_000_000_005, 19_000_001_000).since(then, 20_000_000);
         assert_eq!(both, (Some(10_000_000_000), Some(9_000_000_000)));
         let changes = Machine::new(0).look(20_000_000);
         assert!(changes.clock.is_none() && changes.suspend.is_none(), "{changes:?}");

@@ -8,7 +8,7 @@ use perfring_figures::process::stopped;
 use perfring_producer::Producer;
 use perfring_types::PodRecord;
 use perfring_why::witness::{Call, Delay, Memory, Stop, Throttle, Turn};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Publishes a record. The ring takes any of them: it overwrites its oldest ones.
 pub(crate) fn say<T: PodRecord>(producer: &mut Producer, record: &T) {
@@ -24,11 +24,27 @@ pub(crate) struct Process {
     /// When it was looked at last, ns of the timestamps' clock.
     looked: u64,
     cpu_stat: Option<CpuStat>,
-    throttled: Option<u64>,
+    /// For how long its cgroup was throttled, ns.
+    throttled: Option<Reading<u64>>,
     memory: Option<MemoryStat>,
     /// How often its cgroup went over `memory.high`, and for how long it waited for memory, ns.
-    stalled: Option<(u64, u64)>,
+    stalled: Option<Reading<(u64, u64)>>,
     threads: HashMap<u32, Seen>,
+}
+
+/// Totals that grow, and the time of the last look that could read them: the next growth is of the time since then.
+#[derive(Clone, Copy, Debug)]
+struct Reading<T> {
+    time: u64,
+    totals: T,
+}
+
+impl<T: Copy> Reading<T> {
+    /// Notes the totals of this time, and returns those before. The growth before the first look is not known.
+    fn replace(last: &mut Option<Self>, time: u64, totals: T) -> Self {
+        let new = Reading { time, totals };
+        last.replace(new).unwrap_or(new)
+    }
 }
 
 /// A thread as the last look found it.
@@ -43,9 +59,11 @@ impl Process {
     /// Begins to look at it.
     pub(crate) fn begin(pid: u32, looked: u64, switches: bool, faults: bool) -> Self {
         let cpu_stat = CpuStat::of(pid);
-        let throttled = cpu_stat.as_ref().and_then(CpuStat::throttled_ns);
+        let reading = |totals| Reading { time: looked, totals };
+        let throttled = cpu_stat.as_ref().and_then(CpuStat::throttled_ns).map(reading);
         let memory = MemoryStat::of(pid);
         let stalled = memory.as_ref().and_then(|memory| memory.high().zip(memory.stalled_ns()));
+        let stalled = stalled.map(|totals| Reading { time: looked, totals });
         let seen = |scheduled: Scheduled| (scheduled.tid, Seen { scheduled, in_call: false });
         Process {
             switches,
@@ -76,9 +94,9 @@ impl Process {
         if let Some(stat) = &self.cpu_stat
             && let Some(total) = stat.throttled_ns()
         {
-            // What it had been throttled for before the first look is not known.
-            let known = self.throttled.replace(total).unwrap_or(total);
-            let (version, added) = (stat.version, total.saturating_sub(known));
+            let Reading { time: before, totals } =
+                Reading::replace(&mut self.throttled, now, total);
+            let (version, added) = (stat.version, total.saturating_sub(totals));
             if added > 0 {
                 say(producer, &Throttle { pid, version, before, added });
             }
@@ -86,16 +104,20 @@ impl Process {
         if let Some(memory) = &self.memory
             && let Some(total) = memory.high().zip(memory.stalled_ns())
         {
-            let known = self.stalled.replace(total).unwrap_or(total);
-            let (high, added) = (total.0.saturating_sub(known.0), total.1.saturating_sub(known.1));
+            let Reading { time: before, totals } = Reading::replace(&mut self.stalled, now, total);
+            let (high, added) =
+                (total.0.saturating_sub(totals.0), total.1.saturating_sub(totals.1));
             if high > 0 && added > 0 {
                 let high = u32::try_from(high).unwrap_or(u32::MAX);
                 say(producer, &Memory { pid, high, before, added });
             }
         }
+        let mut there = HashSet::new();
         for scheduled in scheduled(pid) {
+            there.insert(scheduled.tid);
             self.look_at_thread(pid, before, scheduled, clock, producer);
         }
+        self.threads.retain(|tid, _| there.contains(tid));
         found.is_some()
     }
 
