@@ -1,7 +1,7 @@
 //! Events that are read from first to last, and those of a recording.
 
 use crate::failure::Failure;
-use perfring_consumer::Count;
+use perfring_consumer::stat::Count;
 use perfring_export::Event;
 use perfring_export::recording::{ReadError, Reader};
 use std::fs::File;
