@@ -1,5 +1,6 @@
 //! An output that writes one file after the other.
 
+use super::checks::of_output;
 use super::output::{Delivers, Explanation, Figures, Output, OutputError, Own, Took};
 use super::series::{Pruned, Rotation, free_path, series};
 use super::terms::Terms;
@@ -58,7 +59,7 @@ impl Rotated {
         first: PathBuf,
         open: Box<Open>,
     ) -> Result<Self, OutputError> {
-        rotation.check(name)?;
+        of_output(name, rotation.check())?;
         let mut this = Rotated {
             name: name.to_owned(),
             rotation: rotation.clone(),

@@ -1,6 +1,5 @@
 //! The files of one output, one after the other: `run.perfrec`, `run.000002.perfrec` and so on.
 
-use super::output::OutputError;
 use super::replace::directory;
 use crate::duration::{read_duration, read_size};
 use serde::Deserialize;
@@ -47,11 +46,14 @@ impl Rotation {
     pub const KEYS: [&str; 4] = ["max_bytes", "max_age", "keep", "keep_bytes"];
 
     /// Checks that its limits do not contradict each other.
-    pub fn check(&self, output: &str) -> Result<(), OutputError> {
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn check(&self) -> Result<(), String> {
         if self.keep_bytes > 0 && self.max_bytes > self.keep_bytes {
             let what =
                 "keep_bytes is the limit of all files together: it must be at least max_bytes";
-            return Err(OutputError::new(output, what));
+            return Err(what.to_owned());
         }
         Ok(())
     }

@@ -301,7 +301,8 @@ where
     let options: T = options.read()?;
     let checked = (rotation.clone(), options.clone());
     let open = rotated(options, rotation, own, delivers, open);
-    let check = move |name: &str| checked.0.check(name).and_then(|()| check(name, &checked.1));
+    let check =
+        move |name: &str| of_output(name, checked.0.check()).and_then(|()| check(name, &checked.1));
     Ok(Opener::new(check, open))
 }
 

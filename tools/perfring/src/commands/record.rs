@@ -155,7 +155,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn open(args: &Args) -> Result<Box<dyn Output>, Failure> {
     let name = "the recording";
     let rotation = args.rotation.rotation();
-    rotation.check(name).map_err(|error| Failure::Usage(error.to_string()))?;
+    rotation.check().map_err(|why| Failure::Usage(format!("{name}: {why}")))?;
     let is_one = rotation == Rotation::default();
     if args.output.as_os_str() == "-" {
         let files_only = match (args.compress, is_one) {
