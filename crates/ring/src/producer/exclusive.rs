@@ -124,7 +124,7 @@ impl Writer {
         self.owes_wake(ring, wake, pos)
     }
 
-    /// Ends a reservation of [`Writer::place_large`], and publishes it with everything that was
+    /// Ends a reservation whose payload is in the AUX area, and publishes it with everything that was
     /// held back.
     ///
     /// All arguments are scalars: a value to which a call from the hot path has a reference must be in memory.

@@ -85,7 +85,18 @@ impl Writer {
         const TIMESTAMP: usize = TIMESTAMP_LEN as usize;
         let ring = Ring::new(header, data);
         let site = if len > self.max_len {
-            self.place_large(ring, len, now)?
+            let (policy, need) = (self.room.policy, range_size(len));
+            if need > self.ranges.size {
+                return Err(Refusal::TooLarge { max: self.max_len() });
+            }
+            let tail = self.ranges.find_room(ring, policy, need)?;
+            let word = RecordWord::aux();
+            let start = self.room.place(ring, word.size())?;
+            // Relaxed, as in `place`.
+            ring.word(start).store(word.raw(), Ordering::Relaxed);
+            self.ranges.make_room(ring, policy, tail);
+            self.room.account.timestamp(now);
+            Site::with_aux(start, self.ranges.pos)
         } else {
             let start = match self.timestamp {
                 0 => self.place::<0>(ring, kind, len, 0)?,
@@ -94,20 +105,5 @@ impl Writer {
             Site { start, lead: self.timestamp as u64 }
         };
         Ok(if IN_PLACE && self.elsewhere_from == 0 { site.lent() } else { site })
-    }
-
-    fn place_large(&mut self, ring: Ring<'_>, len: usize, now: u64) -> Result<Site, Refusal> {
-        let (policy, need) = (self.room.policy, range_size(len));
-        if need > self.ranges.size {
-            return Err(Refusal::TooLarge { max: self.max_len() });
-        }
-        let tail = self.ranges.find_room(ring, policy, need)?;
-        let word = RecordWord::aux();
-        let start = self.room.place(ring, word.size())?;
-        // Relaxed, as in `place`.
-        ring.word(start).store(word.raw(), Ordering::Relaxed);
-        self.ranges.make_room(ring, policy, tail);
-        self.room.account.timestamp(now);
-        Ok(Site::with_aux(start, self.ranges.pos))
     }
 }

@@ -204,29 +204,21 @@ impl SharedWindow {
         Ok(())
     }
 
-    /// Publishes a record whose payload is copied without the ring's lock.
-    #[inline(never)]
-    fn put_long(&self, kind: RecordType, payload: &[u8], now: u64) -> Result<(), Refusal> {
-        let (pair, len) = (&self.pair, payload.len());
-        let mut writer = pair.writer.borrow_mut();
-        let reserved = writer.reserve(pair.at(), &pair.liveness, kind, len, now)?;
-        drop(writer);
-        // It is copied at once: never lent.
-        let reserved = reserved.settled();
-        // SAFETY: reserved for this producer just now, of the payload's length, and there is no slice of it.
-        unsafe { pair.map.fill_open(reserved.site(), payload) };
-        SharedSpace(pair).end(reserved, len);
-        Ok(())
-    }
-
     /// Publishes a record that has a timestamp, or whose payload is copied without the ring's lock.
     #[inline(never)]
     fn put_other(&self, kind: RecordType, payload: &[u8], now: u64) -> Result<(), Refusal> {
         let (pair, len) = (&self.pair, payload.len());
-        if len > Self::UNDER_LOCK_MAX {
-            return self.put_long(kind, payload, now);
-        }
         let mut writer = pair.writer.borrow_mut();
+        if len > Self::UNDER_LOCK_MAX {
+            let reserved = writer.reserve(pair.at(), &pair.liveness, kind, len, now)?;
+            drop(writer);
+            // It is copied at once: never lent.
+            let reserved = reserved.settled();
+            // SAFETY: reserved for this producer just now, of the payload's length, and there is no slice of it.
+            unsafe { pair.map.fill_open(reserved.site(), payload) };
+            SharedSpace(pair).end(reserved, len);
+            return Ok(());
+        }
         let owed = writer.publish(
             pair.at(),
             &pair.liveness,
