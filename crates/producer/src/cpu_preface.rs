@@ -60,18 +60,9 @@ impl CpuProducer {
         payload: &[u8],
         now: u64,
     ) -> Result<(), ReserveError> {
-        if self.try_publish_at(kind, payload, now) {
+        if self.publish_here::<true>(kind, payload, || now) {
             return Ok(());
         }
         self.publish_slowly(kind, payload, Limits::lock(CPU_LOCK_WAIT), self.rings.preface.get())
-    }
-
-    /// Publishes a record as [`CpuProducer::publish_at`] does, if a sequence is enough for it: no preface is due, the ring has
-    /// room, and it is open. Returns whether it did; if not, nothing was done or counted, and `publish_at` is to follow.
-    #[doc(hidden)] // for `telemetry`
-    #[must_use]
-    #[inline(always)]
-    pub fn try_publish_at(&self, kind: RecordType, payload: &[u8], now: u64) -> bool {
-        self.publish_here(kind, payload, || now, self.rings.preface.get())
     }
 }

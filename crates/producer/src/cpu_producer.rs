@@ -1,6 +1,6 @@
 //! Publishing into a directory that has a ring for each CPU.
 
-use crate::cpu_rings::{CpuRings, Preface};
+use crate::cpu_rings::CpuRings;
 use crate::cpu_set::{self, CpuSetError};
 use crate::known_types::add_entry;
 use crate::options::ProducerOptions;
@@ -226,24 +226,26 @@ impl CpuProducer {
         payload: &[u8],
         timeout: Option<Duration>,
     ) -> Result<(), ReserveError> {
-        if self.publish_here(kind, payload, || self.now(), None) {
+        if self.publish_here::<false>(kind, payload, || self.now()) {
             return Ok(());
         }
         self.publish_slowly(kind, payload, limits(timeout), None)
     }
 
-    /// Publishes a record if a sequence is enough for it: the ring of this CPU is open and has room, and the preface is not
-    /// due. Returns whether it did; if not, nothing was done or counted.
+    /// Publishes a record if a sequence is enough for it: the ring of this CPU is open and has room, and no preface is due, if
+    /// this is to ask. Returns whether it did. If not, nothing was done or counted, and [`CpuProducer::publish_at`] is to follow.
+    #[doc(hidden)] // for `telemetry`
+    #[must_use]
     #[inline(always)]
-    pub(crate) fn publish_here(
+    pub fn publish_here<const PREFACE: bool>(
         &self,
         kind: RecordType,
         payload: &[u8],
         now: impl FnOnce() -> u64,
-        preface: Option<&Preface>,
     ) -> bool {
         let Ok(here) = CpuThread::here() else { return false };
         let Some(ring) = self.rings.of(here.cpu()) else { return false };
+        let preface = if PREFACE { self.rings.preface.get() } else { None };
         let is_due = preface.is_some_and(|preface| preface.is_due(here.cpu(), ring));
         if is_due || !ring.publish_at_once(here, kind, payload, now()) {
             return false;

@@ -3,7 +3,7 @@
 use crate::known_types::KnownTypes;
 use crate::options::ProducerOptions;
 use crate::reserve_error::ReserveError;
-use crate::space::{now, put, refuse, reserve};
+use crate::space::{now, put_after, refuse, reserve};
 use crate::timestamp::Clock;
 use perfring_abi::RecordType;
 use perfring_ring::{Count, End, ProducerTotals, Refusal, Wake};
@@ -81,7 +81,14 @@ impl Producer {
         payload: &[u8],
         timeout: Option<Duration>,
     ) -> Result<(), ReserveError> {
-        put(&mut self.window, &mut self.clock, kind, payload, End::Publish(Wake::Auto), timeout)
+        let (window, clock, end) = (&mut self.window, &mut self.clock, End::Publish(Wake::Auto));
+        match (window.put(kind, payload, end, |window| now(window, clock)), timeout) {
+            (Ok(()), _) => Ok(()),
+            (Err(refusal), None) => Err(refuse(window, refusal, payload.len())),
+            (Err(refusal), Some(timeout)) => {
+                put_after(refusal, window, clock, (kind, payload, end), timeout)
+            }
+        }
     }
 
     /// Reserves space for one record, and waits if there is a `timeout`.
@@ -185,7 +192,10 @@ impl Batch<'_> {
     /// See [`ReserveError`]; the refusal is counted.
     #[inline]
     pub fn push_as(&mut self, kind: RecordType, payload: &[u8]) -> Result<(), ReserveError> {
-        put(self.window, self.clock, kind, payload, End::Hold, None)
+        let (window, clock) = (&mut *self.window, &mut *self.clock);
+        window
+            .put(kind, payload, End::Hold, |window| now(window, clock))
+            .map_err(|refusal| refuse(window, refusal, payload.len()))
     }
 
     /// Adds one record of this type. Returns `false`, and counts nothing, if the ring is full. For a caller that has an

@@ -30,29 +30,10 @@ fn read_clock(window: &mut WriteWindow, clock: &mut Clock<MachineClock>) -> u64 
     now
 }
 
-/// Writes one record, and waits for space for at most `timeout`, if there is one.
-#[inline(always)]
-pub(crate) fn put(
-    window: &mut WriteWindow,
-    clock: &mut Clock<MachineClock>,
-    kind: RecordType,
-    payload: &[u8],
-    end: End,
-    timeout: Option<Duration>,
-) -> Result<(), ReserveError> {
-    match (window.put(kind, payload, end, |window| now(window, clock)), timeout) {
-        (Ok(()), _) => Ok(()),
-        (Err(refusal), None) => Err(refuse(window, refusal, payload.len())),
-        (Err(refusal), Some(timeout)) => {
-            put_after(refusal, window, clock, (kind, payload, end), timeout)
-        }
-    }
-}
-
 /// Continues after a refusal. Apart from the first attempt, which is where the caller is.
 #[cold]
 #[inline(never)]
-fn put_after(
+pub(crate) fn put_after(
     mut refusal: Refusal,
     window: &mut WriteWindow,
     clock: &mut Clock<MachineClock>,

@@ -110,7 +110,7 @@ impl Handle {
         let Attached::Cpu(producer) = &self.producer else { return false };
         let is_done = now.wrapping_sub(self.file.looked.get()) < LOOK_EVERY
             && self.file.alarm.get() == alarm
-            && producer.try_publish_at(kind, bytes, now);
+            && producer.publish_here::<true>(kind, bytes, || now);
         if is_done {
             self.note_published();
         }
