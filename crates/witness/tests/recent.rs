@@ -1,7 +1,7 @@
 //! The evidence of snapshots, on the running kernel.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue has failed")]
 
-use perfring_consumer::{Location, Snapshot, SnapshotReader};
+use perfring_consumer::{Location, Snapshot, advanced::SnapshotReader};
 use perfring_events::{FileMode, Shapes};
 use perfring_producer::{CpuProducer, Options, Policy};
 use perfring_recording::{Reader, write_snapshots};
