@@ -30,7 +30,7 @@ mod witness;
 pub use error::WitnessError;
 pub use kernel::missing;
 pub use named_ring::NamedRing;
-pub use recent::Recent;
+pub use recent::{FrozenRing, Recent};
 pub use seats::{SeatSeen, seats};
 pub use tasks::names;
 pub use witness::{Files, Followed, Witness};

@@ -15,6 +15,9 @@ const AFTER: Duration = Duration::from_secs(60);
 /// How often it is found out which processes have ended.
 const ENDED: Duration = Duration::from_secs(5);
 
+/// A ring of a snapshot: what it is, and what it held.
+pub type FrozenRing = (Origin, Box<dyn Source>);
+
 /// Evidence that is there without a reader: rings in which the kernel overwrites its oldest events, and the witness's own.
 ///
 /// ```
@@ -107,12 +110,8 @@ impl Recent {
     ///
     /// # Errors
     /// [`WitnessError`].
-    pub fn freeze(
-        &mut self,
-        until: u64,
-        first: u32,
-    ) -> Result<Vec<(Origin, Box<dyn Source>)>, WitnessError> {
-        let mut rings: Vec<(Origin, Box<dyn Source>)> = Vec::new();
+    pub fn freeze(&mut self, until: u64, first: u32) -> Result<Vec<FrozenRing>, WitnessError> {
+        let mut rings: Vec<FrozenRing> = Vec::new();
         let mut number = first..;
         let mut id = || number.next().unwrap_or(u32::MAX);
         let mut watches: Vec<(Of, u32, u64)> = Vec::new();

@@ -4,9 +4,8 @@ use super::explainer::Explainer;
 use crate::engine::Engine;
 use crate::log::Say;
 use perfring_consumer::Location;
-use perfring_export::{FileMode, Origin, later};
-use perfring_set::Source;
-use perfring_witness::{Followed, Recent, WitnessError};
+use perfring_export::{FileMode, later};
+use perfring_witness::{Followed, FrozenRing, Recent, WitnessError};
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -100,11 +99,7 @@ impl Causes {
     }
 
     /// Returns the evidence up to a time, as rings of a recording; the first one gets this number.
-    pub(super) fn freeze(
-        &self,
-        until: u64,
-        first: u32,
-    ) -> Result<Vec<(Origin, Box<dyn Source>)>, WitnessError> {
+    pub(super) fn freeze(&self, until: u64, first: u32) -> Result<Vec<FrozenRing>, WitnessError> {
         lock(&self.shared.recent).freeze(until, first)
     }
 

@@ -8,7 +8,7 @@ use crate::log::Say;
 use perfring_consumer::{Location, Policy, advanced::SnapshotReader};
 use perfring_export::recording;
 use perfring_export::{FileMode, Origin, Shapes};
-use perfring_set::Source;
+use perfring_witness::FrozenRing;
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -159,8 +159,8 @@ impl Recorder {
 }
 
 /// Copies what overwrite rings hold: all copies precede the files, so all rings are copied as close to one moment as possible.
-fn copies(engine: &Engine, say: &mut Say<'_>) -> Vec<(Origin, Box<dyn Source>)> {
-    let mut rings: Vec<(Origin, Box<dyn Source>)> = Vec::new();
+fn copies(engine: &Engine, say: &mut Say<'_>) -> Vec<FrozenRing> {
+    let mut rings: Vec<FrozenRing> = Vec::new();
     let recorders = engine.shapes().filter(|of| of.origin().policy == Some(Policy::Overwrite));
     for shapes in recorders {
         match shapes.snapshot() {
