@@ -104,7 +104,7 @@
 //!
 //! | for | |
 //! |---|---|
-//! | publishing | [`Producer`], [`SharedProducer`], [`CpuProducer`]; [`Options`] and [`ProducerOptions`]; [`Batch`], [`ReservedBatch`], [`Reservation`] and [`PodReservation`] ([`Reserves`] is their bound); [`ProcessClock`] |
+//! | publishing | [`Producer`], [`SharedProducer`], [`CpuProducer`]; [`Options`] and [`ProducerOptions`]; [`Batch`], [`ReservedBatch`], [`Reservation`] ([`Reserves`] is its bound); [`ProcessClock`] |
 //! | reading | [`Consumer`], [`Observer`], [`Snapshot`] and its [`Items`]; [`ConsumerOptions`] and [`ObserverOptions`] with [`Start`], [`Acknowledge`], [`WakeAt`] and [`WaitStrategy`] |
 //! | what a reader gets | [`Item`]: a [`RecordRef`], or [`Lost`] with its [`Cause`]; [`OwnedItem`] and [`OwnedRecord`] to keep; [`WriterId`]; [`Anchors`], for the time of day |
 //! | types of records | [`RecordType`]; [`Record`], the trait and its derive; [`Types`], the ring's table; [`mod@types`] has schemas and decoding; [`bytemuck`] |

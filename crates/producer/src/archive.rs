@@ -68,7 +68,7 @@ impl Producer {
         let now = |window: &mut WriteWindow| now(window, clock);
         // A refusal is not counted, as there is an alternative.
         let refused = |_: &mut WriteWindow, refusal: Refusal| Err::<NoWait, _>(refusal);
-        let Ok(mut record) = self.window.reserve::<Producer, _, _>(
+        let Ok(mut record) = self.window.reserve::<Producer, [u8], _, _>(
             id,
             space,
             End::Publish(Wake::Auto),

@@ -255,12 +255,12 @@ impl CpuProducer {
     }
 
     /// Reserves space for one record, and waits as [`CpuProducer::put`] does.
-    pub(crate) fn space(
+    pub(crate) fn space<T: ?Sized>(
         &self,
         kind: RecordType,
         len: usize,
         timeout: Option<Duration>,
-    ) -> Result<Reservation<'_, CpuProducer>, ReserveError> {
+    ) -> Result<Reservation<'_, CpuProducer, T>, ReserveError> {
         self.wait_for(limits(timeout), len, |here, ring| {
             let record = ring.reserve(here, kind, len, self.now())?;
             self.note_timestamp(ring); // it has its timestamp

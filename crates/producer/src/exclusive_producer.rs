@@ -93,12 +93,12 @@ impl Producer {
 
     /// Reserves space for one record, and waits if there is a `timeout`.
     #[inline(always)]
-    pub(crate) fn space(
+    pub(crate) fn space<T: ?Sized>(
         &mut self,
         kind: RecordType,
         len: usize,
         timeout: Option<Duration>,
-    ) -> Result<Reservation<'_, Producer>, ReserveError> {
+    ) -> Result<Reservation<'_, Producer, T>, ReserveError> {
         reserve(
             &mut self.window,
             &mut self.clock,

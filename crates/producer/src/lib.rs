@@ -113,7 +113,6 @@ mod lock_wait;
 pub mod metrics;
 mod metrics_error;
 mod options;
-mod pod_reservation;
 mod process_clock;
 mod reserve_error;
 mod reserved_batch;
@@ -139,7 +138,6 @@ pub use perfring_shm::{
 #[doc(hidden)]
 pub use perfring_shm::{create_dir, fork_generation}; // for `telemetry`
 pub use perfring_types as types;
-pub use pod_reservation::PodReservation;
 pub use process_clock::ProcessClock;
 pub use reserve_error::ReserveError;
 pub use reserved_batch::ReservedBatch;

@@ -154,23 +154,23 @@ impl SharedProducer {
     }
 
     #[inline(always)]
-    fn get(
+    fn get<T: ?Sized>(
         &self,
         kind: RecordType,
         len: usize,
         timeout: Option<Duration>,
-    ) -> Result<Reservation<'_, SharedProducer>, Refusal> {
+    ) -> Result<Reservation<'_, SharedProducer, T>, Refusal> {
         self.window.reserve(kind, len, || self.now(), || self.waiter(timeout, len))
     }
 
     /// Reserves space for one record, and waits as [`SharedProducer::put`] does.
     #[inline(always)]
-    pub(crate) fn space(
+    pub(crate) fn space<T: ?Sized>(
         &self,
         kind: RecordType,
         len: usize,
         timeout: Option<Duration>,
-    ) -> Result<Reservation<'_, SharedProducer>, ReserveError> {
+    ) -> Result<Reservation<'_, SharedProducer, T>, ReserveError> {
         self.get(kind, len, timeout).map_err(|refusal| self.refuse(refusal, len))
     }
 

@@ -53,7 +53,7 @@ pub(crate) fn put_after(
 /// Reserves space for one record, in place, and waits for it for at most `timeout`, if there is one. `refused` says what a
 /// refusal comes to.
 #[inline(always)]
-pub(crate) fn reserve<'a, P: for<'b> Reserves<Space<'b> = ExclusiveSpace<'b>>, E>(
+pub(crate) fn reserve<'a, P: for<'b> Reserves<Space<'b> = ExclusiveSpace<'b>>, T: ?Sized, E>(
     window: &'a mut WriteWindow,
     clock: &mut Clock<MachineClock>,
     kind: RecordType,
@@ -61,7 +61,7 @@ pub(crate) fn reserve<'a, P: for<'b> Reserves<Space<'b> = ExclusiveSpace<'b>>, E
     end: End,
     timeout: Option<Duration>,
     refused: impl Fn(&mut WriteWindow, Refusal, usize) -> E,
-) -> Result<Reservation<'a, P>, E> {
+) -> Result<Reservation<'a, P, T>, E> {
     let wait = |window: &mut WriteWindow, refusal| match timeout {
         Some(timeout) => Ok(waiter(len, timeout, refused)),
         None => Err(refused(window, refusal, len)),

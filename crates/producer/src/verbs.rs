@@ -3,13 +3,20 @@
 
 use crate::cpu_producer::CpuProducer;
 use crate::exclusive_producer::Producer;
-use crate::pod_reservation::{PodReservation, check};
 use crate::reserve_error::ReserveError;
 use crate::shared_producer::SharedProducer;
 use perfring_abi::RecordType;
 use perfring_shm::Reservation;
 use perfring_types::{Entry, PodRecord, Schema};
 use std::time::Duration;
+
+/// Records are placed at multiples of eight bytes.
+const fn check<T: PodRecord>() {
+    assert!(
+        align_of::<T>() <= 8,
+        "this record's alignment is above 8, and records stand at multiples of 8"
+    );
+}
 
 macro_rules! verbs {
     ($producer:ident $($mut:tt)?) => {
@@ -135,10 +142,10 @@ macro_rules! verbs {
             #[inline(always)]
             pub fn reserve_pod<T: PodRecord>(
                 &$($mut)? self,
-            ) -> Result<PodReservation<'_, T, $producer>, ReserveError> {
+            ) -> Result<Reservation<'_, $producer, T>, ReserveError> {
                 const { check::<T>() };
                 self.know(const { &T::SCHEMA }, const { T::SCHEMA.key() })?;
-                self.space(T::SCHEMA.id, size_of::<T>(), None).map(PodReservation::of)
+                self.space(T::SCHEMA.id, size_of::<T>(), None)
             }
 
             /// Puts a type into the ring's type table, if it is not there yet, so that readers of the file can show its fields

@@ -264,13 +264,13 @@ impl CpuWindow {
     ///
     /// # Errors
     /// See [`NotHere`].
-    pub fn reserve<P: for<'b> Reserves<Space<'b> = CpuSpace<'b>>>(
+    pub fn reserve<P: for<'b> Reserves<Space<'b> = CpuSpace<'b>>, T: ?Sized>(
         &self,
         from: CpuThread,
         kind: RecordType,
         len: usize,
         now: u64,
-    ) -> Result<Reservation<'_, P>, NotHere> {
+    ) -> Result<Reservation<'_, P, T>, NotHere> {
         if self.forked() {
             return Err(NotHere::Refused(Refusal::Forked));
         }
@@ -286,7 +286,7 @@ impl CpuWindow {
                 // SAFETY: reserved for this producer just now.
                 unsafe { map.zero_last_word(reserved.site(), len) };
                 let bytes = map.open_bytes(reserved.site(), len);
-                return Ok(Reservation { space: CpuSpace { slow: &self.slow, bytes }, reserved });
+                return Ok(Reservation::new(CpuSpace { slow: &self.slow, bytes }, reserved));
             }
             held.let_go();
             match claim? {

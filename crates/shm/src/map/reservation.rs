@@ -2,14 +2,16 @@
 
 use crate::map::shared_pair::SharedPair;
 use crate::map::write_window::WriteWindow;
+use bytemuck::Pod;
 use perfring_abi::RecordType;
 use perfring_ring::{Claim, End, Refusal, Reserved, Wake};
 use std::fmt;
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// The bytes of one record, in the ring of a `P`: write them, then commit. A dropped reservation is discarded.
+/// One record in the ring of a `P`, as bytes or as a plain struct `T`: write it, then commit. A dropped reservation is discarded.
 ///
 /// The bytes have the previous content of their place, not zeros. If other users may write the ring's file, they are private
 /// memory, and a commit copies them to the ring: see [`Trust`](crate::Trust).
@@ -25,9 +27,10 @@ use std::ptr::NonNull;
 /// a reservation of a shared ring ends it. Any thread, on any CPU, may end a reservation of a ring per CPU, but not
 /// in a signal handler that interrupts another call with this ring.
 #[must_use = "a reservation that is dropped is discarded"]
-pub struct Reservation<'a, P: Reserves> {
-    pub(super) space: P::Space<'a>,
-    pub(super) reserved: Reserved,
+pub struct Reservation<'a, P: Reserves, T: ?Sized = [u8]> {
+    space: P::Space<'a>,
+    reserved: Reserved,
+    of: PhantomData<T>,
 }
 
 /// A producer whose records can be written in place.
@@ -52,18 +55,21 @@ pub unsafe trait Space {
     fn discard(&mut self, reserved: Reserved);
 }
 
-impl<P: Reserves> Reservation<'_, P> {
+impl<'a, P: Reserves, T: ?Sized> Reservation<'a, P, T> {
+    #[inline(always)]
+    pub(super) fn new(space: P::Space<'a>, reserved: Reserved) -> Self {
+        Reservation { space, reserved, of: PhantomData }
+    }
+
     /// Commits the record. It is published as soon as nothing older is open.
     #[inline(always)]
     pub fn commit(self) {
         let len = self.reserved.len();
-        self.commit_len(len);
+        self.end(len);
     }
 
-    /// Commits the first `len` bytes; the rest of the space is freed, or becomes a hole. If `len` exceeds the reservation,
-    /// commits all of it.
     #[inline(always)]
-    pub fn commit_len(self, len: usize) {
+    fn end(self, len: usize) {
         // Not `drop`, which would discard.
         let mut this = ManuallyDrop::new(self);
         // SAFETY: it has not ended, and it ends here: nothing uses `this` again.
@@ -90,21 +96,15 @@ impl<P: Reserves> Reservation<'_, P> {
     pub fn pos(&self) -> u64 {
         self.reserved.pos()
     }
-}
-
-impl<P: Reserves> Deref for Reservation<'_, P> {
-    type Target = [u8];
 
     #[inline(always)]
-    fn deref(&self) -> &[u8] {
-        // SAFETY: as in `deref_mut`, for reading: `&self` keeps every `&mut` away.
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: as in `bytes_mut`, for reading: `&self` keeps every `&mut` away.
         unsafe { self.space.bytes(&self.reserved).as_ref() }
     }
-}
 
-impl<P: Reserves> DerefMut for Reservation<'_, P> {
     #[inline(always)]
-    fn deref_mut(&mut self) -> &mut [u8] {
+    fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the reservation has not ended, which takes `self`, and `&mut self` makes this the only slice of it. That
         // nobody else writes there is what the space promises. Observers may read it meanwhile, by atomic loads of their own
         // mapping, and throw away what they read. A process that breaks the protocol could write there only if it may write
@@ -113,7 +113,48 @@ impl<P: Reserves> DerefMut for Reservation<'_, P> {
     }
 }
 
-impl<P: Reserves> Drop for Reservation<'_, P> {
+impl<P: Reserves> Reservation<'_, P> {
+    /// Commits the first `len` bytes; the rest of the space is freed, or becomes a hole. If `len` exceeds the reservation,
+    /// commits all of it.
+    #[inline(always)]
+    pub fn commit_len(self, len: usize) {
+        self.end(len);
+    }
+}
+
+impl<P: Reserves> Deref for Reservation<'_, P> {
+    type Target = [u8];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        self.bytes()
+    }
+}
+
+impl<P: Reserves> DerefMut for Reservation<'_, P> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.bytes_mut()
+    }
+}
+
+impl<P: Reserves, T: Pod> Deref for Reservation<'_, P, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        bytemuck::from_bytes(self.bytes()) // reserved for one, and aligned to eight
+    }
+}
+
+impl<P: Reserves, T: Pod> DerefMut for Reservation<'_, P, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        bytemuck::from_bytes_mut(self.bytes_mut())
+    }
+}
+
+impl<P: Reserves, T: ?Sized> Drop for Reservation<'_, P, T> {
     fn drop(&mut self) {
         // SAFETY: a commit does not drop it, so it has not ended; nothing comes after a drop.
         let reserved = unsafe { self.spend() };
@@ -121,9 +162,12 @@ impl<P: Reserves> Drop for Reservation<'_, P> {
     }
 }
 
-impl<P: Reserves> fmt::Debug for Reservation<'_, P> {
+impl<P: Reserves, T: ?Sized> fmt::Debug for Reservation<'_, P, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reservation").field("pos", &self.pos()).field("len", &self.len()).finish()
+        f.debug_struct("Reservation")
+            .field("pos", &self.pos())
+            .field("len", &self.reserved.len())
+            .finish()
     }
 }
 
@@ -173,16 +217,17 @@ impl WriteWindow {
     /// # Errors
     /// Those of `wait`, and of the closure.
     #[inline(always)]
-    pub fn reserve<P, W, E>(
+    pub fn reserve<P, T, W, E>(
         &mut self,
         kind: RecordType,
         len: usize,
         end: End,
         mut now: impl FnMut(&mut Self) -> u64,
         wait: impl FnOnce(&mut Self, Refusal) -> Result<W, E>,
-    ) -> Result<Reservation<'_, P>, E>
+    ) -> Result<Reservation<'_, P, T>, E>
     where
         P: for<'b> Reserves<Space<'b> = ExclusiveSpace<'b>>,
+        T: ?Sized,
         W: FnMut(&mut Self, Refusal) -> Result<(), E>,
     {
         let claim = match self.claim(kind, len, &mut now) {
@@ -196,7 +241,7 @@ impl WriteWindow {
         let reserved = claim.of(kind, len);
         // SAFETY: this mapping's writer just made the reservation.
         unsafe { self.map.zero_last_word(reserved.site(), len) };
-        Ok(Reservation { space: ExclusiveSpace { window: self, end }, reserved })
+        Ok(Reservation::new(ExclusiveSpace { window: self, end }, reserved))
     }
 
     /// Continues after a refusal of the first attempt, which is where the caller is.

@@ -16,15 +16,16 @@ impl SharedWindow {
     /// # Errors
     /// See [`Refusal`].
     #[inline(always)]
-    pub fn reserve<P, W>(
+    pub fn reserve<P, T, W>(
         &self,
         kind: RecordType,
         len: usize,
         now: impl Fn() -> u64,
         wait: impl FnOnce() -> W,
-    ) -> Result<Reservation<'_, P>, Refusal>
+    ) -> Result<Reservation<'_, P, T>, Refusal>
     where
         P: for<'b> Reserves<Space<'b> = SharedSpace<'b>>,
+        T: ?Sized,
         W: FnMut(Refusal) -> Result<(), Refusal>,
     {
         let claim = match self.claim(kind, len, &now) {
@@ -35,7 +36,7 @@ impl SharedWindow {
         let (space, reserved) = (SharedSpace(&self.pair), claim.of(kind, len));
         // SAFETY: reserved for this producer just now.
         unsafe { space.0.map.zero_last_word(reserved.site(), len) };
-        Ok(Reservation { space, reserved })
+        Ok(Reservation::new(space, reserved))
     }
 
     #[inline(always)]
