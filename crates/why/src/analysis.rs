@@ -10,9 +10,10 @@ use crate::moved::Moved;
 use crate::names::Names;
 use crate::options::Options;
 use crate::owners::Owners;
+use crate::preempted::Preempted;
 use crate::reads::{Late, Reads};
 use crate::rules::{RULES, Rule, judge};
-use crate::threads::{Threads, Wrote};
+use crate::threads::Threads;
 use crate::verdict::finding;
 use perfring_events::LossCause;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -23,8 +24,6 @@ const SETTLES: u64 = 100_000_000;
 const BURST: u64 = 1_000_000_000;
 /// The limit of findings that are kept: the worst.
 const KEPT: usize = 10_000;
-/// How many preempted threads are remembered, for what their locks held up.
-const RECENT: usize = 64;
 /// The number of no ring: what happened to the machine.
 const NO_RING: u32 = u32::MAX;
 
@@ -83,8 +82,7 @@ pub struct Analysis {
     readers: Threads,
     first: Option<u64>,
     newest: u64,
-    /// The last gaps with the cause "preempted": the process, from when, until when, and the task that ran.
-    preempted: VecDeque<(u32, u64, u64, Option<String>)>,
+    preempted: Preempted,
     report: Report,
 }
 
@@ -116,7 +114,7 @@ impl Analysis {
             readers: Threads::default(),
             first: None,
             newest: 0,
-            preempted: VecDeque::new(),
+            preempted: Preempted::default(),
             report: Report::default(),
         }
     }
@@ -243,7 +241,7 @@ impl Analysis {
         self.mark_broken();
         self.order += 1;
         let before = self.wrote_at.insert(thread.tid, (self.order, ring));
-        let Wrote::Gap(gap) = wrote else { return };
+        let Some(gap) = wrote else { return };
         if gap.length() < self.options.slower_than {
             return;
         }
@@ -356,14 +354,7 @@ impl Analysis {
             let why = Some("stopped by a signal or a debugger".to_owned());
             return HeldBy { why, ..held };
         }
-        let own = self.preempted.iter().rev().find(|(pid, from, until, _)| {
-            let common = (*until).min(gap.until).saturating_sub((*from).max(gap.from));
-            *pid == held.pid && common > held.least / 2
-        });
-        let why = own.map(|(_, _, _, by)| match by {
-            Some(by) => format!("preempted by {by}"),
-            None => "preempted".to_owned(),
-        });
+        let why = self.preempted.within(held.pid, gap.from, gap.until, held.least / 2);
         HeldBy { why, ..held }
     }
 
@@ -390,15 +381,7 @@ impl Analysis {
             return;
         }
         let finding = finding(&case, rule);
-        if let (Kind::Gap, "preempted", Some(thread)) =
-            (finding.kind, finding.cause, finding.thread)
-        {
-            if self.preempted.len() >= RECENT {
-                self.preempted.pop_front();
-            }
-            let by = finding.by.as_ref().map(|(_, by)| by.clone());
-            self.preempted.push_back((thread.pid, time, time.saturating_add(length), by));
-        }
+        self.preempted.note(&finding);
         let sum = self.report.sums.entry((finding.kind, finding.cause)).or_default();
         sum.findings += 1;
         sum.length = sum.length.saturating_add(length);

@@ -33,6 +33,7 @@ mod moved;
 mod names;
 mod options;
 mod owners;
+mod preempted;
 mod reads;
 mod rules;
 mod samples;

@@ -81,15 +81,6 @@ pub(crate) struct Threads {
     broken: Vec<(Thread, u64)>,
 }
 
-/// The result of a record.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Wrote {
-    /// The first record of this thread, or one that came too late for the order of time.
-    First,
-    /// The record ends this gap.
-    Gap(Gap),
-}
-
 impl Threads {
     /// Notes that a thread exists.
     pub(crate) fn know(&mut self, thread: Thread) {
@@ -221,8 +212,9 @@ impl Threads {
         }
     }
 
-    /// Adds a record of this thread, which the thread wrote while it had a CPU.
-    pub(crate) fn wrote(&mut self, time: u64, thread: Thread, ring: u32) -> Wrote {
+    /// Adds a record of this thread, which the thread wrote while it had a CPU. Returns the gap that the record ends: `None` for
+    /// the thread's first one, and for one that came too late for the order of time.
+    pub(crate) fn wrote(&mut self, time: u64, thread: Thread, ring: u32) -> Option<Gap> {
         self.know(thread);
         let full = self.tracked.len() >= MOST;
         let Some(tracked) = self.tracked.get_mut(&thread.tid) else {
@@ -232,10 +224,10 @@ impl Threads {
                     Tracked { thread, last: time, ring, place, cpu: None, parts, early: None };
                 self.tracked.insert(thread.tid, new);
             }
-            return Wrote::First;
+            return None;
         };
         if time < tracked.last || tracked.thread != thread {
-            return Wrote::First;
+            return None;
         }
         let mut parts = std::mem::take(&mut tracked.parts);
         parts.end_faults();
@@ -260,7 +252,7 @@ impl Threads {
         let (from, cpu) = (tracked.last, tracked.cpu);
         let gap = Gap { thread, ring, from, until: time, cpu, is_open: false, parts };
         (tracked.last, tracked.ring) = (time, ring);
-        Wrote::Gap(gap)
+        Some(gap)
     }
 
     /// Returns the times since the last records of all threads, each up to its end.
