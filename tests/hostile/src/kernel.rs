@@ -67,7 +67,7 @@ pub(crate) fn run(data: &[u8]) {
                     cursor = frame.end();
                 }
             }
-            7 if input.u8() % 2 == 0 => {
+            7 if input.u8().is_multiple_of(2) => {
                 // As if the kernel had written backward up to here.
                 let before = heap.header().data_head.load(Ordering::Relaxed);
                 let head = input.number(head, size).wrapping_neg();

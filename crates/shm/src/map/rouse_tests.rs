@@ -77,7 +77,7 @@ fn a_discarded_reservation_wakes_as_its_end_says() {
         let refused = |_: &mut WriteWindow, refusal| -> Result<NoWait, Refusal> { Err(refusal) };
         let end = End::Publish(wake);
         let open =
-            writer.reserve::<One, _, _, _>(RecordType::BYTES, 8, end, |_| 0, refused).unwrap();
+            writer.reserve::<One, [u8], _, _>(RecordType::BYTES, 8, end, |_| 0, refused).unwrap();
         open.discard();
         let armed = writer.attached.map.ring().header().wait.armed.load(Ordering::Relaxed);
         assert_eq!(armed == 0, wakes, "{wake:?} of a sleeper that wants {wanted:?}");
