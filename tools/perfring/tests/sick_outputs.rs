@@ -113,7 +113,7 @@ impl Stage {
         let otlp = |name: &str, otlp: &Otlp| {
             format!(
                 "[[output]]\ntype = \"otlp\"\nname = {name:?}\nendpoint = {:?}\ncompression = \"none\"\n\
-                 batch_delay = \"10ms\"\nqueue_bytes = 20_000\ntimeout = \"1h\"\n",
+                 batch_delay = \"10ms\"\nqueue_bytes = 20_000\ntimeout = \"1s\"\n",
                 otlp.endpoint()
             )
         };
@@ -251,8 +251,7 @@ impl Stage {
         });
     }
 
-    /// One output is sick; those that are well get everything meanwhile. A request to a silent collector does not end before
-    /// the collector is well: an output that waited for that request would wait for ever.
+    /// One output is sick; those that are well get everything meanwhile: it is cured only after that.
     fn round(&mut self, at: usize, how: Sickness, rng: &mut Rng) {
         let name = self.outputs[at].name;
         self.until("the one that is to be sick is well", |this| this.outputs[at].is_well());

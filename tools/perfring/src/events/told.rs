@@ -1,5 +1,6 @@
 //! The losses that a recording has: a recorder that appends to it reports none of them again.
 
+use perfring_consumer::Count;
 use perfring_export::recording::Reader;
 use perfring_export::{Event, Loss, What};
 use std::collections::{BTreeMap, HashMap};
@@ -7,7 +8,7 @@ use std::path::Path;
 
 /// Losses by ring and cause. Each is known by its sum, and has its records and bytes.
 #[derive(Debug, Default)]
-pub(crate) struct Told(HashMap<([u8; 16], &'static str), BTreeMap<u64, (u64, u64)>>);
+pub(crate) struct Told(HashMap<([u8; 16], &'static str), BTreeMap<u64, Count>>);
 
 impl Told {
     /// Reads the losses of a recording, up to damage.
@@ -17,7 +18,7 @@ impl Told {
         while let Ok(Some(event)) = reader.next() {
             if let What::Lost(Loss { cause, records, bytes, sum: Some(sum), .. }) = event.what {
                 let of_cause = told.0.entry((event.origin.uuid, cause.name())).or_default();
-                of_cause.insert(sum, (records, bytes));
+                of_cause.insert(sum, Count { records, bytes });
             }
         }
         told
@@ -31,13 +32,10 @@ impl Told {
             return Some(event);
         };
         let within = sum.saturating_sub(loss.records).saturating_add(1)..=sum;
-        let (records, bytes) =
-            told.range(within).fold((0u64, 0u64), |sums, (_, (records, bytes))| {
-                (sums.0.saturating_add(*records), sums.1.saturating_add(*bytes))
-            });
-        let mut rest = *loss;
-        rest.records = rest.records.saturating_sub(records);
-        rest.bytes = rest.bytes.saturating_sub(bytes);
+        let had = told.range(within).fold(Count::default(), |sum, (_, had)| sum.plus(*had));
+        let Count { records, bytes } =
+            Count { records: loss.records, bytes: loss.bytes }.since(had);
+        let rest = Loss { records, bytes, ..*loss };
         (rest.records > 0).then_some(Event { what: What::Lost(rest), ..event })
     }
 }

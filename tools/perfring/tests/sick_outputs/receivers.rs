@@ -57,7 +57,7 @@ impl Receiver {
     pub(crate) fn cure(&mut self, how: Sickness) {
         match self {
             Receiver::Nats(nats) => nats.cure(how),
-            Receiver::Otlp(otlp) => otlp.cure(how),
+            Receiver::Otlp(otlp) => otlp.cure(),
         }
     }
 
@@ -250,12 +250,8 @@ impl Otlp {
         self.got.lock().unwrap().otherwise = Some(reply);
     }
 
-    fn cure(&mut self, how: Sickness) {
+    fn cure(&mut self) {
         self.got.lock().unwrap().otherwise = None;
-        if how == Sickness::Silent {
-            // The sender has no answer to wait for any more.
-            drop(self.server.take().map(Server::kill));
-        }
         if self.server.is_none() {
             self.server = Some(Server::at(self.address, Arc::clone(&self.got)));
         }
