@@ -1,6 +1,6 @@
 //! The losses that a recording has: a recorder that appends to it reports none of them again.
 
-use perfring_consumer::Count;
+use perfring_consumer::stat::Count;
 use perfring_export::recording::Reader;
 use perfring_export::{Event, Loss, What};
 use std::collections::{BTreeMap, HashMap};
