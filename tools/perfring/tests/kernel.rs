@@ -311,7 +311,7 @@ fn the_newest_kernel_events_are_shown_at_the_end_with_what_the_ring_then_has() {
     assert!(given.len() < names && given.is_sorted());
     let at = |text: &str| lines.iter().position(|line| line["text"] == text).unwrap();
     let comm = |number: usize| {
-        let is = |line: &Value| line["fields"]["comm"] == number.to_string();
+        let is = |line: &Value| line["fields"]["comm"] == *number.to_string();
         lines.iter().position(is).unwrap_or_else(|| panic!("{number} is not there"))
     };
     assert!(at("begin") < comm(names - 1) && comm(names - 1) < at("between"));
