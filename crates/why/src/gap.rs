@@ -11,7 +11,7 @@ const TASKS: usize = 64;
 const FAULTS_APART: u64 = 128_000;
 /// The faults of a run are this far apart on average at most, ns: the code between them would be most of the time otherwise.
 const FAULTS_MEAN: u64 = 20_000;
-/// A fault that follows on a run of this many may be the reason for the time up to the next fault,
+/// Of this many faults, each may be the reason for the time up to the next one,
 const FAULTS_MANY: u64 = 16;
 /// if that is at most this long, ns: a huge page, or one that the host has to fetch, takes milliseconds.
 const FAULT_LONGEST: u64 = 30_000_000;
@@ -23,9 +23,8 @@ pub struct Parts {
     pub ran: u64,
     /// Within that time: page faults followed each other, 20 µs apart on average, and 128 µs at most.
     pub faulting: u64,
-    /// Within the rest of it: times between two page faults that the first of them, the last of a run, may have taken, or the
-    /// thread's own code. The kernel does not say when a fault ends.
-    pub faulting_or_own: u64,
+    /// Within the rest of it: the times between two page faults.
+    between_faults: u64,
     /// How many page faults there were.
     pub faults: u64,
     /// It could run, and others did: these tasks.
@@ -59,10 +58,10 @@ struct Run {
 }
 
 impl Run {
-    /// Returns for how long the faults followed each other; 0 if that was not close enough.
-    fn length(self) -> u64 {
+    /// Returns for how long the faults followed each other, and whether that was so close that they took the time.
+    fn length(self) -> (u64, bool) {
         let length = self.last.saturating_sub(self.first);
-        if length <= (self.faults - 1).saturating_mul(FAULTS_MEAN) { length } else { 0 }
+        (length, length <= (self.faults - 1).saturating_mul(FAULTS_MEAN))
     }
 }
 
@@ -73,9 +72,16 @@ impl Parts {
         self.preempted_in_all().saturating_add(self.kept)
     }
 
+    /// Returns the time for which it had a CPU, and page faults took that, or its own code did: the kernel does not say when a
+    /// fault ends.
+    #[must_use]
+    pub fn faulting_or_own(&self) -> u64 {
+        if self.faults >= FAULTS_MANY { self.between_faults } else { 0 }
+    }
+
     /// Returns the time for which its own code ran, without the times that page faults took or may have taken.
     pub(crate) fn own_code(&self) -> u64 {
-        self.ran.saturating_sub(self.faulting).saturating_sub(self.faulting_or_own)
+        self.ran.saturating_sub(self.faulting).saturating_sub(self.faulting_or_own())
     }
 
     /// Returns the time for which other tasks ran in its place.
@@ -126,8 +132,7 @@ impl Parts {
                 new = Run { last: time, faults: run.faults + 1, ..run };
             } else {
                 self.end_faults();
-                let is_dense = run.length() > 0 && run.faults >= FAULTS_MANY;
-                self.faulting_or_own += if is_dense && since <= FAULT_LONGEST { since } else { 0 };
+                self.between_faults += if since <= FAULT_LONGEST { since } else { 0 };
             }
         }
         self.run = Some(new);
@@ -138,7 +143,7 @@ impl Parts {
         let sums = [
             (&mut self.ran, later.ran),
             (&mut self.faulting, later.faulting),
-            (&mut self.faulting_or_own, later.faulting_or_own),
+            (&mut self.between_faults, later.between_faults),
             (&mut self.faults, later.faults),
             (&mut self.preempted_by_unknown, later.preempted_by_unknown),
             (&mut self.kept, later.kept),
@@ -160,7 +165,11 @@ impl Parts {
 
     /// Ends a run of faults: the thread left its CPU, or the time that is looked at ends.
     pub(crate) fn end_faults(&mut self) {
-        self.faulting += self.run.take().map_or(0, Run::length);
+        match self.run.take().map(Run::length) {
+            Some((length, true)) => self.faulting += length,
+            Some((length, false)) => self.between_faults += length,
+            None => {}
+        }
     }
 }
 

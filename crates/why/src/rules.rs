@@ -111,7 +111,7 @@ pub(crate) static RULES: [Rule; 34] = [
     },
     Rule {
         cause: "own code or page faults", certainty: Certain, bars: false, by: no_task,
-        explains: |case| (!case.gap()?.has_faults || case.watched()?.faulting_or_own > 0).then_some(case.watched()?.ran),
+        explains: |case| (!case.gap()?.has_faults || case.watched()?.faulting_or_own() > 0).then_some(case.watched()?.ran),
         sentence: |case| format!("it had a CPU for {}: its own code took that long, or page faults did, {}{}", span(case.watched().map_or(0, |parts| parts.ran)), faults(case), rest(case)),
     },
     Rule {

@@ -768,9 +768,11 @@ fn a_long_fault_among_many_is_told_from_its_own_code_only_where_that_can_be_know
     // Some take 100 µs, most take a few.
     let slow = format!("{}{}", faults(2, 5, 100), faults(600, 100, 3));
     assert_eq!(of(&slow, 1000), "page faults");
-    // The code between them takes most of the time.
-    assert_eq!(of(&faults(2, 60, 100), 6_100), "own code");
-    assert_eq!(of(&faults(2, 500, 20), 10_100), "own code");
+    // Its code takes the time between them, or each fault does: a host may have to provide each page.
+    assert_eq!(of(&faults(2, 60, 100), 6_100), "own code or page faults");
+    assert_eq!(of(&faults(2, 500, 20), 10_100), "own code or page faults");
+    // A few are too few for that.
+    assert_eq!(of(&faults(2, 500, 10), 10_100), "own code");
     // One of very many takes milliseconds, or its code does.
     let long = format!("{}{}", faults(2, 5, 100), faults(9_000, 5, 100));
     let (cause, sentence) = gap(&format!("0 watch\n0 faults\n1 write\n{long}9600 write"));

@@ -158,7 +158,11 @@ fn a_snapshot_names_the_cause_and_so_does_the_text_beside_it() {
     println!("{}", gap["sentence"].as_str().unwrap());
     let (length, stopped) =
         (gap["duration_ns"].as_u64().unwrap(), gap["stopped_ns"].as_u64().unwrap());
-    assert!(stopped > 0 && stopped <= part(gap, "waited_ns"), "{gap}");
+    assert!(stopped > 0, "{gap}");
+    // A snapshot pauses the kernel's rings: events that the kernel dropped meanwhile leave no parts.
+    if gap["parts"].is_object() {
+        assert!(stopped <= part(gap, "waited_ns"), "{gap}");
+    }
     // A machine that is busy may continue it late.
     assert_eq!(gap["cause"] == "stopped", stopped > length / 2, "{gap}");
     // The text is what the command prints.

@@ -83,7 +83,7 @@ fn parts(parts: &Parts) -> Value {
         "kept_ns": parts.kept,
         "waited_ns": parts.waited,
         "faulting_ns": parts.faulting,
-        "faulting_or_own_ns": parts.faulting_or_own,
+        "faulting_or_own_ns": parts.faulting_or_own(),
         "preemptions": parts.preemptions,
         "waits": parts.waits,
         "page_faults": parts.faults,
