@@ -113,9 +113,10 @@ impl Entry {
 
 /// Entries that are tried for a span.
 const TRIES: usize = 8;
-/// The bits of a registry's number for a span that are the same for no two open ones; the others count how often they were
-/// used. (Numbers of other subscribers are numbers, too: this is for speed only.)
-const OF_REGISTRY: u64 = (1 << 34) - 1;
+/// The bits of a registry's number for a span that are the same for no two open ones: its place among those of its thread
+/// (38 bits), and the thread (13). The others count how often the place was used. (Numbers of other subscribers are numbers,
+/// too: this is for speed only.)
+const OF_REGISTRY: u64 = (1 << 51) - 1;
 
 /// A table of open spans, by number. It has no lock, and the next, larger one for those that find no place.
 #[derive(Debug)]
@@ -134,7 +135,8 @@ impl Table {
     /// Returns the entries that may have a span.
     #[inline]
     fn of(&self, id: u64) -> &[Entry] {
-        let mixed = (id & OF_REGISTRY).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        // The thread's bits reach no lower bits of the product.
+        let mixed = (id & OF_REGISTRY).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
         let at = mixed as usize & (self.entries.len() - TRIES); // a power of two, less one
         &self.entries[at..at + TRIES]
     }
@@ -296,4 +298,53 @@ fn exit_within(last: Entered, layer: u64, id: u64) {
         let count = others.len() as u32;
         LAST.set(left.map(|left| Entered { others: count, ..left }));
     });
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+    use super::*;
+
+    /// Returns how many tables these spans need.
+    fn tables(ids: impl Iterator<Item = u64>) -> usize {
+        let spans = Spans::new();
+        let trace = TraceId::random();
+        for id in ids {
+            let ids = Ids::new(trace, SpanId::random());
+            spans.insert(id, &Span { ids, parent: None, start: 0, site: 0 });
+        }
+        let (mut table, mut tables) = (&spans.table, 1);
+        while let Some(next) = table.next.get() {
+            (table, tables) = (next, tables + 1);
+        }
+        tables
+    }
+
+    /// Each thread's first span has the same place among those of its thread.
+    #[test]
+    fn the_first_spans_of_many_threads_do_not_collide() {
+        assert_eq!(tables((0..100).map(|thread| (thread << 38) + 1)), 1);
+        assert!(tables((0..1000).map(|thread| (thread << 38) + 1)) <= 3);
+        assert!(tables((1..=1000).map(|place| place + (7 << 38) + (1 << 51))) <= 3);
+        // A registry's own numbers, of threads that live at a time.
+        let registry = std::sync::Arc::new(tracing_subscriber::registry());
+        let (send, ids) = std::sync::mpsc::channel();
+        let barrier = std::sync::Arc::new(std::sync::Barrier::new(101));
+        let threads: Vec<_> = (0..100)
+            .map(|_| {
+                let (registry, send, barrier) = (registry.clone(), send.clone(), barrier.clone());
+                std::thread::spawn(move || {
+                    tracing::subscriber::with_default(registry.clone(), || {
+                        let open = tracing::info_span!("open");
+                        send.send(open.id().unwrap().into_u64()).unwrap();
+                        barrier.wait();
+                    });
+                })
+            })
+            .collect();
+        let ids: Vec<u64> = ids.iter().take(100).collect();
+        assert!(tables(ids.into_iter()) <= 2);
+        barrier.wait();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
 }
