@@ -109,6 +109,7 @@ fn invalid_configurations_are_refused_with_their_line() {
         ("[output]\ntype = \"null\"", 1, "write [[output]]"),
         ("[[snapshot]]\non = \"rain\"\ndir = \"x\"", 2, "\"producer death\""),
         ("[[snapshot]]\non = \"signal\"", 1, "missing field `dir`"),
+        ("[[snapshot]]\non = \"signal\"\ndir = \"\"", 3, "it is empty: name a directory"),
         ("[[rule]]\nname = \"a b\"\ndrop = true", 2, "1 to 64 letters"),
         ("\n[[rule]]\nname = \"a\"", 2, "one of keep = true"),
         ("[[rule]]\nname = \"a\"\nkeep = false", 1, "one of keep = true"),

@@ -272,7 +272,7 @@ impl Analysis {
         self.lost_at.insert(ring, self.order);
         self.report.hidden += self.moved.lost(ring);
         let drops = self.drops.contains(&ring);
-        let seats = self.owners.of(ring);
+        let seats = self.owners.at(ring, time);
         match self.losses.get_mut(&(ring, cause.name())) {
             Some((_, until, loss)) if time.saturating_sub(*until) < BURST => {
                 *until = time.max(*until);

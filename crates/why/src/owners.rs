@@ -1,10 +1,14 @@
 //! The seats of rings, and their holders in trouble.
 
 use crate::evidence::{Holder, Role, SeatNow};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// The limit of seats that are kept of a ring.
 const MOST: usize = 1 << 16;
+/// The limit of changes that are kept of a ring's seats.
+const CHANGES: usize = 64;
+/// Within this time after a change, a look has found it, ns: seats are looked at ten times a second.
+const FOUND: u64 = 200_000_000;
 
 /// A seat whose holder is in trouble: its ring, since when, and how it is.
 pub(crate) type Trouble = (u32, u64, SeatNow);
@@ -13,6 +17,8 @@ pub(crate) type Trouble = (u32, u64, SeatNow);
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
     seats: HashMap<u32, Vec<SeatNow>>,
+    /// The seats of each ring before its last changes, with the times of these.
+    before: HashMap<u32, VecDeque<(u64, Vec<SeatNow>)>>,
     /// The seats of live rings when all was read.
     present: HashMap<u32, Vec<SeatNow>>,
     troubles: Vec<Trouble>,
@@ -27,6 +33,11 @@ impl Owners {
         if seats.contains(&seat) {
             return None;
         }
+        let before = self.before.entry(ring).or_default();
+        if before.len() >= CHANGES {
+            before.pop_front();
+        }
+        before.push_back((time, seats.clone()));
         seats.retain(|other| !same(other));
         if seats.len() < MOST {
             seats.push(seat.clone());
@@ -67,9 +78,12 @@ impl Owners {
         }
     }
 
-    /// Returns the seats of a ring as a witness saw them last.
-    pub(crate) fn of(&self, ring: u32) -> Vec<SeatNow> {
-        self.seats.get(&ring).cloned().unwrap_or_default()
+    /// Returns the seats of a ring as they were at a time, by the looks soon after it; else as a look found them first.
+    pub(crate) fn at(&self, ring: u32, time: u64) -> Vec<SeatNow> {
+        let later = self.before.get(&ring).into_iter().flatten();
+        let mut later = later.filter(|(changed, _)| *changed > time.saturating_add(FOUND));
+        let seats = later.find(|(_, seats)| !seats.is_empty()).map(|(_, seats)| seats);
+        seats.or_else(|| self.seats.get(&ring)).cloned().unwrap_or_default()
     }
 
     /// Returns the seats of a live ring.

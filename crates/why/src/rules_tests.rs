@@ -805,6 +805,25 @@ fn a_consumer_of_two_threads_is_late_for_an_unknown_cause() {
     assert_eq!(only(&report, Kind::Read).cause, UNKNOWN, "{report:#?}");
 }
 
+/// The next record reports a loss: until then the consumer may have continued, or another one may have come.
+#[test]
+fn a_loss_is_of_the_seats_of_its_time_and_not_of_its_report() {
+    let cause = |first: &str, then: &str| {
+        let mut analysis = Analysis::new(Options { slower_than: 100_000, since: 0 });
+        for line in [first, "10 write", then].iter().filter(|line| !line.is_empty()) {
+            analysis.add(evidence(line));
+        }
+        // Its time is that of the record before.
+        let Evidence { fact, .. } = evidence("0 lost 40 full");
+        analysis.add(Evidence { time: 10_000, fact });
+        only(&analysis.finish(), Kind::Loss).cause
+    };
+    assert_eq!(cause("0 seat consumer gone", "3000000 seat consumer alive"), "no consumer");
+    assert_eq!(cause("0 seat consumer dead", "3000000 seat consumer alive"), "consumer dead");
+    assert_eq!(cause("0 seat consumer alive", "100000 seat consumer dead"), "consumer dead");
+    assert_eq!(cause("", "3000000 seat consumer alive"), "slow consumer", "nothing else is known");
+}
+
 /// A witness repeats what it said for each file of a recording.
 #[test]
 fn a_seat_that_is_said_again_is_one_finding() {

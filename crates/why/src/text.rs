@@ -68,7 +68,8 @@ fn summary(report: &Report, facts: &Facts, top: usize) -> String {
     };
     let mut said = match all {
         0 if report.records == 0 && facts.untimed() == 0 => "there are no records".to_owned(),
-        0 if report.covered == 0 => "nothing is found".to_owned(),
+        // Of the rest of the time, nothing is known.
+        0 if report.covered < report.length / 10 * 9 => "nothing is found".to_owned(),
         0 => "nothing is out of the ordinary".to_owned(),
         _ => {
             let has = |kind: &Kind| causes.iter().any(|((its, _), _)| its == kind);

@@ -111,11 +111,12 @@ pub fn missing() -> Option<String> {
 pub(crate) fn without(error: &OpenError) -> String {
     let rest = match error {
         OpenError::Missing | OpenError::Unknown { .. } | OpenError::Overwrite => {
-            "without that, the recording has the holders of seats, stops by a signal, run delays, and throttling by a cgroup"
+            "without that, the recording has the holders of seats and, of processes whose open files this user may see, stops by \
+             a signal, run delays, and throttling by a cgroup"
         }
         _ => {
-            "without that, the recording has the holders of seats, stops by a signal, throttling by a cgroup and, where \
-             the kernel allows that, the switches of this user's processes, but not which task came instead"
+            "without that, the recording has the holders of seats and, of this user's processes, stops by a signal, throttling \
+             by a cgroup and, where the kernel allows that, the switches, but not which task came instead"
         }
     };
     format!("{error}; {rest}")

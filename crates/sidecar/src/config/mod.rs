@@ -246,7 +246,7 @@ impl Config {
         }
         if self.outputs.is_empty() && self.snapshots.is_empty() {
             return Err(ConfigError(
-                "there is no output: write --output json:-, or [[output]] with type = \"json\""
+                "there is no output: write --output json:-, or [[output]] with type = \"json\", or [[snapshot]]"
                     .to_owned(),
             ));
         }

@@ -80,6 +80,9 @@ impl SnapshotRule {
             },
         };
         let Keys { dir, min_interval, keep, why, .. } = keys;
+        if dir.as_os_str().is_empty() {
+            return Err(at.error_in("dir", "it is empty: name a directory for snapshots"));
+        }
         Ok(SnapshotRule { on, dir, min_interval, keep, why })
     }
 

@@ -469,6 +469,14 @@ fn live_rings_tell_of_owners_and_say_how_to_learn_more() {
     assert_eq!(causes, ["owner dead", "unknown"]);
     let summary = &lines.last().unwrap()["summary"];
     assert_eq!((&summary["findings"], &summary["unknown"]), (&2.into(), &1.into()));
+    // Its copy has the same seats.
+    fs::copy(&ring, place.path("ring.copy")).unwrap();
+    let copied = json_lines(&run(&["why", dir, "--json"], b"").out());
+    assert_eq!(copied.len(), lines.len(), "{copied:?}");
+    for (one, other) in copied.iter().zip(&lines) {
+        assert_eq!((&one["cause"], &one["sentence"]), (&other["cause"], &other["sentence"]));
+    }
+    fs::remove_file(place.path("ring.copy")).unwrap();
     // A process of one thread is known by its number, and each gap says how to learn its cause.
     let other = place.path("other").to_str().unwrap().to_owned();
     assert_eq!(run(&["create", &other, "--time"], b"").code(), 0);

@@ -20,6 +20,9 @@ pub(super) fn rings(
     for input in inputs {
         rings.extend(rings_of(input)?);
     }
+    // Of a ring and its copy, one is read.
+    let mut known = HashSet::new();
+    rings.retain(|ring| Stat::read(ring).map_or(true, |stat| known.insert(stat.layout.uuid)));
     let mut processes = Processes::default();
     for ring in &rings {
         // A ring that is gone, or is damaged, is reported when its records are read.
