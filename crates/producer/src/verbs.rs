@@ -197,7 +197,7 @@ macro_rules! verbs {
             /// ```
             ///
             /// # Errors
-            /// [`ReserveError::Type`], with [`TypeError`](crate::TypeError) for the reason; [`ReserveError::Forked`] in a forked
+            /// [`ReserveError::Type`], with [`TypeError`](crate::error::TypeError) for the reason; [`ReserveError::Forked`] in a forked
             /// child, also for a type that was known before.
             pub fn register_entry(&$($mut)? self, entry: &Entry<'_>) -> Result<(), ReserveError> {
                 self.know_entry(entry)

@@ -13,7 +13,7 @@ pub struct Raw<'a> {
 
 impl Raw<'_> {
     /// Returns the address of the header page. `struct perf_event_mmap_page` begins there, and the
-    /// data area [`perfring_abi::Layout::data_offset`] bytes after it. For display, or for code in
+    /// data area at the start of [`Areas::data`](perfring_abi::Areas::data), counted from there. For display, or for code in
     /// another language; nothing checks the use of the address.
     #[must_use]
     pub fn base(&self) -> *const u8 {
