@@ -71,7 +71,8 @@ impl KernelCopy {
     }
 
     /// Returns the whole records, the oldest first. Each is as long after the one before it as that is
-    /// [long](KernelFrame::size). A `PERF_RECORD_LOST` comes before the record with which the kernel wrote it.
+    /// [long](KernelFrame::size). A `PERF_RECORD_LOST` comes before the record with which the kernel wrote it: if that
+    /// record is overwritten, at the beginning.
     #[must_use]
     pub fn frames(&self) -> Vec<KernelFrame> {
         let mut frames = Vec::new();

@@ -117,6 +117,13 @@ fn a_loss_comes_before_the_record_that_was_written_with_it() {
     kernel.write(&[record(3)]);
     let found = records(&kernel.copy());
     assert_eq!(found, [record(1), (RecordType::LOST, vec![7, 5]), record(2), record(3)]);
+    // The number is still known when its record is not there any more.
+    let mut kernel = Kernel::new();
+    kernel.write(&[(RecordType::LOST, vec![7, 5]), (9, vec![2; 60])]);
+    kernel.write(&[(RecordType::LOST, vec![7, 6]), (9, vec![3; 60])]);
+    let last = [(RecordType::LOST, vec![7, 6]), (9, vec![3; 60])];
+    assert_eq!(records(&kernel.copy())[1..], last);
+    assert_eq!(records(&kernel.copy())[0], (RecordType::LOST, vec![7, 5]));
 }
 
 #[test]
