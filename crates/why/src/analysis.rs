@@ -2,19 +2,20 @@
 
 use crate::case::{Case, Coverage, GapCase, HeldBy, LossCase, ReadCase, What};
 use crate::cover::Cover;
-use crate::evidence::{Events, Evidence, Fact, Holder, Writer};
+use crate::evidence::{Events, Evidence, Fact, Holder, Role, Writer};
 use crate::finding::{Kind, Report};
 use crate::gap::Gap;
 use crate::looks::Looks;
 use crate::moved::Moved;
 use crate::names::Names;
 use crate::options::Options;
-use crate::owners::Owners;
+use crate::owners::{Owners, SeatsThen};
 use crate::preempted::Preempted;
 use crate::reads::{Late, Reads};
 use crate::rules::{RULES, Rule, judge};
 use crate::threads::Threads;
 use crate::verdict::finding;
+use perfring_consumer::Cause;
 use perfring_events::LossCause;
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -272,14 +273,18 @@ impl Analysis {
         self.lost_at.insert(ring, self.order);
         self.report.hidden += self.moved.lost(ring);
         let drops = self.drops.contains(&ring);
-        let seats = self.owners.at(ring, time);
+        let role = match cause {
+            LossCause::Ring(Cause::Pending | Cause::Contended) => Role::Producer,
+            _ => Role::Consumer,
+        };
+        let SeatsThen { seats, changed } = self.owners.at(ring, time, role);
         match self.losses.get_mut(&(ring, cause.name())) {
             Some((_, until, loss)) if time.saturating_sub(*until) < BURST => {
                 *until = time.max(*until);
                 loss.records = loss.records.saturating_add(records);
             }
             _ => {
-                let loss = LossCase { records, cause, drops, seats, present: Vec::new() };
+                let loss = LossCase { records, cause, drops, seats, changed, present: Vec::new() };
                 let loss = (time, time, loss);
                 let before = self.losses.insert((ring, cause.name()), loss);
                 self.judge_loss(ring, before);
@@ -296,7 +301,8 @@ impl Analysis {
             Some((from, until, mut loss)) => {
                 // Processes are looked at more often than seats.
                 for seat in &mut loss.seats {
-                    if seat.holder == Holder::Alive && self.looks.is_stopped_at(seat.pid, from) {
+                    let is_alive = seat.here && seat.holder == Holder::Alive;
+                    if is_alive && self.looks.is_stopped_at(seat.pid, from) {
                         seat.holder = Holder::Stopped;
                     }
                 }
@@ -430,6 +436,7 @@ impl Analysis {
         let until = self.newest;
         self.report.length = until.saturating_sub(from);
         self.report.covered = self.cover.within(from, until);
+        self.report.in_part = self.report.covered == 0 && self.cover.has_switches();
         self.report
     }
 }

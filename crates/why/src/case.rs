@@ -6,6 +6,29 @@ use crate::names::Names;
 use crate::stops::Stopped;
 use perfring_events::LossCause;
 
+/// The system calls in which a producer waits for the ring.
+const NAPS: [&str; 4] = ["futex", "clock_nanosleep", "nanosleep", "sched_yield"];
+/// The sleeps of a producer that waits for the ring take this long on average at most, ns: 2 ms, and the time to be woken.
+const NAP_MOST: u64 = 5_000_000;
+/// System calls that wait, and take no memory for that.
+const WAITS: [&str; 15] = [
+    "futex",
+    "clock_nanosleep",
+    "nanosleep",
+    "sched_yield",
+    "poll",
+    "ppoll",
+    "select",
+    "pselect6",
+    "epoll_wait",
+    "epoll_pwait",
+    "wait4",
+    "waitid",
+    "pause",
+    "rt_sigtimedwait",
+    "restart_syscall",
+];
+
 /// Whether the kernel's switches are known for a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coverage {
@@ -92,6 +115,8 @@ pub(crate) struct LossCase {
     pub(crate) drops: bool,
     /// The seats of the ring at that time, as far as a witness saw them.
     pub(crate) seats: Vec<SeatNow>,
+    /// The seats changed about that time, or were not looked at before: what they say is not certain.
+    pub(crate) changed: bool,
     /// Its seats now, if the ring is a live one and none was seen then.
     pub(crate) present: Vec<SeatNow>,
 }
@@ -130,22 +155,25 @@ impl Case<'_> {
         Some(gap.delayed.saturating_sub(parts.off_cpu()).min(parts.waited))
     }
 
-    /// Returns for how long the producers of a gap's ring waited for another one, at least. A thread that waited in a call in
-    /// which no producer waits did not wait for the ring. Without the kernel's switches the thread may have slept.
+    /// Returns for how long the producers of a gap's ring waited for another one, at least. A producer waits by short sleeps, of
+    /// 2 ms at most. A thread that slept longer, or that waited in another call, did not wait for the ring. Without the kernel's
+    /// switches the thread may have slept.
     pub(crate) fn held_up(&self) -> Option<u64> {
         let (gap, parts) = (self.gap()?, self.watched()?);
-        let waits_elsewhere = gap.call.as_ref().is_some_and(|(call, _)| {
-            !["futex", "clock_nanosleep", "nanosleep", "sched_yield"].contains(&&**call)
-        });
+        let call = gap.call.as_ref().map(|(call, _)| &**call);
+        let waits_elsewhere = call.is_some_and(|call| !NAPS.contains(&call));
         let held = gap.held.as_ref().filter(|_| !waits_elsewhere)?;
-        Some(held.least.min(parts.waited.saturating_add(parts.ran)))
+        let is_short = parts.waited <= parts.waits.saturating_mul(NAP_MOST);
+        is_short.then(|| held.least.min(parts.waited))
     }
 
     /// Returns for how long a gap's thread waited while its cgroup waited for memory, at least. A thread that was found in a
-    /// system call waited for that, and the cgroup's figure is another task's.
+    /// system call that takes no memory waited for that, and the cgroup's figure is another task's. (The kernel waits for
+    /// `memory.high` at the end of a call, and shows the call.)
     pub(crate) fn stalled(&self) -> Option<u64> {
         let (gap, parts) = (self.gap()?, self.watched()?);
-        let in_call = gap.call.as_ref().map_or(0, |(_, ns)| *ns);
+        let in_call = gap.call.as_ref().filter(|(call, _)| WAITS.contains(&&**call));
+        let in_call = in_call.map_or(0, |(_, ns)| *ns);
         Some(gap.stalled.min(parts.waited.saturating_sub(in_call)))
     }
 

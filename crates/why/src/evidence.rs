@@ -98,6 +98,8 @@ pub struct SeatNow {
     pub holder: Holder,
     /// Whether its reservation or lock is what the other producers wait for.
     pub holds_up: bool,
+    /// Whether the process of this number here has the ring open. A process in a container has another number here.
+    pub here: bool,
 }
 
 /// What is known.

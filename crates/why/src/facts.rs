@@ -316,8 +316,8 @@ fn seat_of(seat: &Seat) -> Option<SeatNow> {
         How::DumpingCore => Holder::DumpingCore,
     };
     let (number, pid) = (seat.number, seat.pid);
-    let (name, holds_up) = (printable(&text(&seat.name)), seat.holds_up != 0);
-    Some(SeatNow { role, number, pid, name, holder, holds_up })
+    let (holds_up, here) = (seat.holds_up != 0, seat.here != 0);
+    Some(SeatNow { role, number, pid, name: printable(&text(&seat.name)), holder, holds_up, here })
 }
 
 #[cfg(test)]

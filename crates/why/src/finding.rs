@@ -118,6 +118,8 @@ pub struct Report {
     pub length: u64,
     /// For how much of that the kernel's switches of the whole machine are known, ns.
     pub covered: u64,
+    /// Whether the switches of some processes are known, and those of the whole machine are not.
+    pub in_part: bool,
     /// How many of the kernel's records were lost.
     pub missing: u64,
     /// How many records name no thread, and no process that is their ring's only producer.

@@ -1,6 +1,6 @@
 //! What tasks and rings are called.
 
-use crate::evidence::{SeatNow, Thread};
+use crate::evidence::{Holder, SeatNow, Thread};
 use std::collections::HashMap;
 
 /// The limit of tasks whose names are kept.
@@ -22,9 +22,11 @@ impl Names {
         }
     }
 
-    /// The name of a seat says more about its process than the kernel's name.
+    /// The name of a seat says more about its process than the kernel's name. The number of a process that has ended, or that is in
+    /// another container, may be another process's here.
     pub(crate) fn add_owner(&mut self, seat: &SeatNow) {
-        if self.owners.len() < MOST && !seat.name.is_empty() {
+        let is_known = seat.here && !matches!(seat.holder, Holder::Dead | Holder::Gone);
+        if is_known && self.owners.len() < MOST && !seat.name.is_empty() {
             self.owners.insert(seat.pid, printable(&seat.name));
         }
     }
@@ -97,7 +99,7 @@ pub fn span(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::{Holder, Role};
+    use crate::evidence::Role;
 
     #[test]
     fn tasks_and_times_are_described() {
@@ -115,7 +117,12 @@ mod tests {
         );
         let (role, holder) = (Role::Producer, Holder::Alive);
         let name = "shop publish".to_owned();
-        names.add_owner(&SeatNow { role, number: 0, pid: 120, name, holder, holds_up: false });
+        let (holds_up, here) = (false, false);
+        let seat = SeatNow { role, number: 0, pid: 120, name, holder, holds_up, here };
+        names.add_owner(&seat);
+        names.add_owner(&SeatNow { holder: Holder::Dead, here: true, ..seat.clone() });
+        assert_eq!(names.task(shop), "sh?op (120)", "it may be another process's number here");
+        names.add_owner(&SeatNow { here: true, ..seat });
         assert_eq!(
             [names.task(shop), names.task(worker)],
             ["shop publish (120)", "worker (124 of shop publish 120)"]

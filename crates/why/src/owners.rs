@@ -9,9 +9,19 @@ const MOST: usize = 1 << 16;
 const CHANGES: usize = 64;
 /// Within this time after a change, a look has found it, ns: seats are looked at ten times a second.
 const FOUND: u64 = 200_000_000;
+/// One look finds the changes of a ring's seats within this time, ns.
+const LOOK: u64 = 20_000_000;
 
 /// A seat whose holder is in trouble: its ring, since when, and how it is.
 pub(crate) type Trouble = (u32, u64, SeatNow);
+
+/// The seats of a ring at a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SeatsThen {
+    pub(crate) seats: Vec<SeatNow>,
+    /// They changed about that time, or were not looked at before.
+    pub(crate) changed: bool,
+}
 
 /// All seats that are known.
 #[derive(Debug, Default)]
@@ -34,10 +44,13 @@ impl Owners {
             return None;
         }
         let before = self.before.entry(ring).or_default();
-        if before.len() >= CHANGES {
-            before.pop_front();
+        // What one look found is one change.
+        if before.back().is_none_or(|(last, _)| time.saturating_sub(*last) > LOOK) {
+            if before.len() >= CHANGES {
+                before.pop_front();
+            }
+            before.push_back((time, seats.clone()));
         }
-        before.push_back((time, seats.clone()));
         seats.retain(|other| !same(other));
         if seats.len() < MOST {
             seats.push(seat.clone());
@@ -78,12 +91,43 @@ impl Owners {
         }
     }
 
-    /// Returns the seats of a ring as they were at a time, by the looks soon after it; else as a look found them first.
-    pub(crate) fn at(&self, ring: u32, time: u64) -> Vec<SeatNow> {
-        let later = self.before.get(&ring).into_iter().flatten();
-        let mut later = later.filter(|(changed, _)| *changed > time.saturating_add(FOUND));
-        let seats = later.find(|(_, seats)| !seats.is_empty()).map(|(_, seats)| seats);
-        seats.or_else(|| self.seats.get(&ring)).cloned().unwrap_or_default()
+    /// Returns the seats of a ring as they were at a time: by the first look soon after it that found a change; else as they were
+    /// before. Of a change, the later seats are returned, unless only the earlier ones have a `role` in trouble.
+    pub(crate) fn at(&self, ring: u32, time: u64, role: Role) -> SeatsThen {
+        let Some(last) = self.seats.get(&ring) else { return SeatsThen::default() };
+        let changes: Vec<_> = self.before.get(&ring).into_iter().flatten().collect();
+        let next = changes.partition_point(|(changed, _)| *changed <= time);
+        let Some((changed, before)) = changes.get(next) else {
+            return SeatsThen { seats: last.clone(), changed: false };
+        };
+        let after = changes.get(next + 1).map_or(last, |(_, seats)| seats);
+        let soon = *changed <= time.saturating_add(FOUND);
+        match (before.is_empty(), soon) {
+            (false, false) => SeatsThen { seats: before.clone(), changed: false },
+            (false, true) => {
+                let of = |seats: &[SeatNow]| -> Vec<SeatNow> {
+                    let concerned = |seat: &&SeatNow| match role {
+                        Role::Producer => seat.role == role && seat.holds_up,
+                        Role::Consumer => seat.role == role,
+                    };
+                    seats.iter().filter(concerned).cloned().collect()
+                };
+                let is_trouble = |seat: &SeatNow| match role {
+                    Role::Producer => true,
+                    Role::Consumer => !matches!(seat.holder, Holder::Alive | Holder::Gone),
+                };
+                let (old, new) = (of(before), of(after));
+                let is_old = old.iter().any(is_trouble) && !new.iter().any(is_trouble);
+                let seats = if is_old { before } else { after };
+                SeatsThen { seats: seats.clone(), changed: old != new }
+            }
+            // Nothing else is known. Later than soon, another producer may hold the others up.
+            (true, _) => {
+                let mut seats = after.clone();
+                seats.iter_mut().for_each(|seat| seat.holds_up &= soon);
+                SeatsThen { seats, changed: !soon }
+            }
+        }
     }
 
     /// Returns the seats of a live ring.
@@ -96,8 +140,9 @@ impl Owners {
         let is_it =
             |seat: &&SeatNow| (seat.role, seat.number, seat.pid) == (Role::Consumer, number, pid);
         let seat = self.seats.get(&ring).and_then(|seats| seats.iter().find(is_it));
-        let (name, holder) = (String::new(), Holder::Alive);
-        let unknown = SeatNow { role: Role::Consumer, number, pid, name, holder, holds_up: false };
+        let (name, holder, holds_up) = (String::new(), Holder::Alive, false);
+        let role = Role::Consumer;
+        let unknown = SeatNow { role, number, pid, name, holder, holds_up, here: true };
         seat.cloned().unwrap_or(unknown)
     }
 

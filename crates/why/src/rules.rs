@@ -11,7 +11,7 @@ use crate::gap::Parts;
 use crate::names::span;
 use crate::sentences::{
     consumer, culprits, culprits_of, faults, hold, holder, holds_up, how_long, is, is_how, lapped,
-    named, no_task, of_seat, rest, waits,
+    meanwhile, named, no_task, of_seat, rest, waits,
 };
 use perfring_consumer::Cause;
 
@@ -61,7 +61,7 @@ pub(crate) static RULES: [Rule; 34] = [
     Rule {
         cause: "throttled", certainty: Likely, bars: true, by: no_task,
         explains: |case| Some(case.gap()?.throttled.min(case.watched()?.off_cpu())),
-        sentence: |case| format!("its cgroup had used up its quota of CPU time, and was throttled for {} in the sum of its CPUs{}", span(case.gap().map_or(0, |gap| gap.throttled)), rest(case)),
+        sentence: |case| format!("its cgroup had used up its quota of CPU time, and was throttled for {} in the sum of its CPUs{}{}", span(case.gap().map_or(0, |gap| gap.throttled)), meanwhile(case), rest(case)),
     },
     Rule {
         cause: "memory.high", certainty: Likely, bars: true, by: no_task,

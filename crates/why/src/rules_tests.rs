@@ -14,7 +14,7 @@ const SHOP: Thread = Thread { pid: 17, tid: 17 };
 /// Reads a line of a case: `TIME write`, `TIME elsewhere`, `TIME other`, `TIME in CPU`, `TIME out CPU NEXT`, `TIME preempt CPU NEXT`, `TIME run CPU TASK`,
 /// `TIME fault`, `TIME stop BEFORE`, `TIME continue BEFORE`, `TIME throttled BEFORE TIME`, `TIME delayed BEFORE TIME`, `TIME watch`, `TIME faults`, `TIME unwatch`, `TIME missing`, `TIME missing-faults`,
 /// `TIME holder`, `TIME call NAME`, `TIME steal BEFORE TIME`, `TIME stall BEFORE TIME`, `TIME suspend BEFORE TIME`, `TIME clock BEFORE BY`, `TIME held SINCE`, `TIME read POSITION`,
-/// `TIME drops`, `TIME lost NUMBER CAUSE`, `TIME seat ROLE STATE [held]`, `TIME now ROLE STATE [held]`.
+/// `TIME drops`, `TIME lost NUMBER CAUSE`, `TIME seat ROLE STATE [held] [contained]`, `TIME now ROLE STATE [held]`.
 fn evidence(line: &str) -> Evidence {
     let words: Vec<&str> = line.split_whitespace().collect();
     let number = |at: usize| words[at].parse::<u32>().unwrap();
@@ -78,9 +78,9 @@ fn evidence(line: &str) -> Evidence {
                 "dead" => Holder::Dead,
                 _ => Holder::Gone,
             };
-            let holds_up = words.get(4) == Some(&"held");
+            let (holds_up, here) = (words.contains(&"held"), !words.contains(&"contained"));
             let name = "till".to_owned();
-            let seat = SeatNow { role, number: 0, pid: 20, name, holder, holds_up };
+            let seat = SeatNow { role, number: 0, pid: 20, name, holder, holds_up, here };
             match words[1] {
                 "seat" => Fact::Seat { ring: 0, seat },
                 _ => Fact::Present { ring: 0, seat },
@@ -152,11 +152,15 @@ const CASES: [(&str, &str, &str); 34] = [
         "0 watch
          1 write
          10 out 0 0
-         40000 held 200
-         80000 held 200
-         89990 in 0
-         90000 write",
-        "the producers of the ring waited for an older reservation or the lock of till (20) for 79.8 ms at least (ran",
+         2990 in 0
+         3000 out 0 0
+         4000 held 200
+         5990 in 0
+         6000 out 0 0
+         8000 held 200
+         8990 in 0
+         9000 write",
+        "the producers of the ring waited for an older reservation or the lock of till (20) for 7.80 ms at least (ran",
     ),
     (
         "throttled",
@@ -167,7 +171,7 @@ const CASES: [(&str, &str, &str); 34] = [
          89990 in 0
          90000 write
          95000 throttled 75000 89000",
-        "was throttled for 84.0 ms in the sum of its CPUs",
+        "was throttled for 84.0 ms in the sum of its CPUs; its CPU meanwhile ran cron (98) for 89.1 ms",
     ),
     (
         "memory.high",
@@ -685,20 +689,16 @@ fn a_stop_up_to_the_end_is_a_gap_and_silence_is_none() {
 
 #[test]
 fn the_holder_of_a_lock_is_named_with_what_kept_it() {
-    let waits = |more: &str| {
-        format!(
-            "0 watch\n0 holder\n1 write\n10 out 0 0\n{more}\n40000 held 200\n80000 held 200\n89990 in 0\n90000 write"
-        )
-    };
-    let says = "the producers of the ring waited for an older reservation or the lock of till (20) for 79.8 ms at least";
+    let waits = |more: &str| in_order(&format!("{NAPS}4000 held 200\n8000 held 200\n{more}"));
+    let says = "the producers of the ring waited for an older reservation or the lock of till (20) for 7.80 ms at least";
     for (more, why) in [
         ("", " (ran"),
         (
-            "200 preempt-reader 1 99\n82000 in-reader 1\n82010 holder",
+            "0 holder\n200 preempt-reader 1 99\n8200 in-reader 1\n8210 holder",
             ", which was itself preempted by hog (99) (ran",
         ),
         (
-            "1000 stop-reader 500\n50000 stop-reader 30000\n79000 stop-reader 50000\n82000 holder",
+            "0 holder\n1000 stop-reader 500\n5000 stop-reader 3000\n7900 stop-reader 5000\n8200 holder",
             ", which was itself stopped by a signal or a debugger (ran",
         ),
     ] {
@@ -713,8 +713,22 @@ fn the_holder_of_a_lock_is_named_with_what_kept_it() {
         assert!(gap.sentence.contains(&format!("{says}{why}")), "{}", gap.sentence);
     }
     // It waited for its input, in a call in which no producer waits.
-    let (cause, _) = gap(&waits("20000 call read").replace("0 holder\n", ""));
-    assert_eq!(cause, "system call");
+    assert_eq!(gap(&waits("2000 call read\n5000 call read\n8500 call read")).0, "system call");
+    // It slept of its own accord, or computed: a producer that waits for the ring naps.
+    let held = "40000 held 200\n80000 held 200\n";
+    let slept = format!("0 watch\n1 write\n10 out 0 0\n{held}89990 in 0\n90000 write");
+    assert_eq!(gap(&slept).0, "blocked");
+    assert_eq!(gap(&format!("0 watch\n0 faults\n1 write\n{held}90000 write")).0, "own code");
+}
+
+/// A thread that waits for the lock of its ring, from 1 to 9000 µs.
+const NAPS: &str = "0 watch\n1 write\n10 out 0 0\n2990 in 0\n3000 out 0 0\n5990 in 0\n6000 out 0 0\n8990 in 0\n9000 write\n";
+
+/// Returns the lines of a case in the order of time.
+fn in_order(case: &str) -> String {
+    let mut lines: Vec<&str> = case.lines().filter(|line| !line.is_empty()).collect();
+    lines.sort_by_key(|line| line.split(' ').next().unwrap().parse::<u64>().unwrap());
+    lines.join("\n")
 }
 
 /// The kernel adds a steal to its figure when the CPU is back: it may have been before a gap that begins before the next look.
@@ -728,15 +742,23 @@ fn a_steal_that_may_have_ended_before_a_gap_is_not_its_cause() {
 /// A holder that was preempted for a moment was kept by something else.
 #[test]
 fn a_holder_is_called_preempted_only_for_most_of_the_time() {
-    let briefly = "200 preempt-reader 1 99\n3000 in-reader 1\n3010 holder\n79000 holder";
-    let case = format!(
-        "0 watch\n0 holder\n1 write\n10 out 0 0\n{briefly}\n80000 held 200\n89990 in 0\n90000 write"
-    );
-    let report = report(&case);
-    let of = |finding: &&Finding| finding.thread == Some(SHOP);
-    let gap = report.findings.iter().find(of).unwrap();
-    assert_eq!(gap.cause, "held up");
-    assert!(!gap.sentence.contains("itself"), "{}", gap.sentence);
+    for (naps, holder) in [
+        (
+            NAPS.to_owned(),
+            "8000 held 200\n0 holder\n200 preempt-reader 1 99\n1000 in-reader 1\n1010 holder\n7900 holder",
+        ),
+        // It was preempted before it had the lock.
+        (
+            NAPS.replace("1 write\n10 out 0 0\n2990 in 0", "2995 write"),
+            "8000 held 4500\n0 holder\n200 preempt-reader 1 99\n4400 in-reader 1\n8210 holder",
+        ),
+    ] {
+        let report = report(&in_order(&format!("{naps}{holder}")));
+        let of = |finding: &&Finding| finding.thread == Some(SHOP);
+        let gap = report.findings.iter().find(of).unwrap();
+        assert_eq!(gap.cause, "held up");
+        assert!(!gap.sentence.contains("itself"), "{}", gap.sentence);
+    }
 }
 
 /// Without the kernel's events, the thread may have slept.
@@ -754,6 +776,8 @@ fn a_cgroup_that_waits_for_memory_explains_only_waits_outside_of_system_calls() 
     let waited = "0 watch\n1 write\n10 out 0 0\n";
     let called = format!("{waited}10000 call epoll_wait\n{stalled}\n89990 in 0\n90000 write");
     assert_eq!(gap(&called).0, "system call");
+    // The kernel waits at the end of a call that took memory.
+    assert_eq!(gap(&called.replace("epoll_wait", "read")).0, "memory.high");
 }
 
 /// What a thread with a CPU did between two page faults, the kernel does not say.
@@ -808,20 +832,58 @@ fn a_consumer_of_two_threads_is_late_for_an_unknown_cause() {
 /// The next record reports a loss: until then the consumer may have continued, or another one may have come.
 #[test]
 fn a_loss_is_of_the_seats_of_its_time_and_not_of_its_report() {
-    let cause = |first: &str, then: &str| {
+    let judged = |first: &str, then: &str, refused: &str| {
         let mut analysis = Analysis::new(Options { slower_than: 100_000, since: 0 });
-        for line in [first, "10 write", then].iter().filter(|line| !line.is_empty()) {
+        let lines = first.split(", ").chain(["10 write"]).chain(then.split(", "));
+        for line in lines.filter(|line| !line.is_empty()) {
             analysis.add(evidence(line));
         }
         // Its time is that of the record before.
-        let Evidence { fact, .. } = evidence("0 lost 40 full");
+        let Evidence { fact, .. } = evidence(&format!("0 lost 40 {refused}"));
         analysis.add(Evidence { time: 10_000, fact });
-        only(&analysis.finish(), Kind::Loss).cause
+        let report = analysis.finish();
+        let finding = only(&report, Kind::Loss);
+        (finding.cause, finding.certainty)
     };
-    assert_eq!(cause("0 seat consumer gone", "3000000 seat consumer alive"), "no consumer");
-    assert_eq!(cause("0 seat consumer dead", "3000000 seat consumer alive"), "consumer dead");
-    assert_eq!(cause("0 seat consumer alive", "100000 seat consumer dead"), "consumer dead");
-    assert_eq!(cause("", "3000000 seat consumer alive"), "slow consumer", "nothing else is known");
+    let cause = |first, then| judged(first, then, "full");
+    let late = "3000000 seat consumer alive";
+    assert_eq!(cause("0 seat consumer gone", late), ("no consumer", Certain));
+    assert_eq!(cause("0 seat consumer dead", late), ("consumer dead", Certain));
+    // It changed about that time. A look that finds another one soon after does not hide the one that had died.
+    let dead = "100000 seat consumer dead";
+    assert_eq!(cause("0 seat consumer alive", dead), ("consumer dead", Likely));
+    let another = format!("{dead}, 150000 seat consumer alive");
+    assert_eq!(cause("0 seat consumer alive", &another), ("consumer dead", Likely));
+    assert_eq!(cause("0 seat consumer dead", "100000 seat consumer alive").0, "consumer dead");
+    // What concerns only others changes nothing.
+    let others = "100000 seat producer alive";
+    assert_eq!(cause("0 seat consumer gone", others), ("no consumer", Certain));
+    // Nothing else is known. One look found all seats, which come one after the other.
+    assert_eq!(cause("", late), ("slow consumer", Likely));
+    assert_eq!(
+        cause("", "3000000 seat producer alive, 3000010 seat consumer dead"),
+        ("consumer dead", Likely)
+    );
+    // The holder of the lock may be another one by then, and one that a look found may have ended soon after.
+    assert_eq!(
+        judged("", "3000000 seat producer alive held", "contended"),
+        (UNKNOWN, Certainty::Unknown)
+    );
+    let held = ("0 seat producer alive held", "100000 seat producer alive");
+    assert_eq!(judged(held.0, held.1, "contended"), ("lock", Likely));
+    assert_eq!(
+        judged("0 seat producer alive", "100000 seat producer alive held", "contended"),
+        ("lock", Likely)
+    );
+}
+
+/// The number of a process in a container is another process's here.
+#[test]
+fn a_seat_in_a_container_gives_no_process_its_name_here() {
+    let case = "0 seat producer stopped contained\n0 watch\n1 write\n10 preempt 0 20\n9000 in 0\n9010 write";
+    let found = report(case);
+    let gap = found.findings.iter().find(|finding| finding.kind == Kind::Gap).unwrap();
+    assert!(gap.sentence.contains("preempted by till (20)"), "{}", gap.sentence);
 }
 
 /// A witness repeats what it said for each file of a recording.
@@ -898,4 +960,26 @@ fn a_process_of_one_thread_is_that_thread_and_of_several_the_one_that_has_a_cpu(
     assert_eq!(of(&[came(two, 0)]), (Some(two), 0));
     assert_eq!(of(&[came(two, 0), came(one, 1)]), (None, 2));
     assert_eq!(of(&[came(two, 0), Fact::Ended { source: 9, thread: two }]), (Some(one), 0));
+}
+
+/// Without a permission, only the user's own processes are watched.
+#[test]
+fn a_report_on_some_processes_says_so_and_names_what_is_unknown_of_them() {
+    let mut analysis = Analysis::new(Options { slower_than: 100_000, since: 0 });
+    let watched = Fact::Watched { of: Events::Switches, pid: SHOP.pid };
+    analysis.add(Evidence { time: 0, fact: watched });
+    for line in ["1 write", "10 out 0 0", "8990 in 0", "9000 write", "9001 missing", "9002 in 0"] {
+        analysis.add(evidence(line));
+    }
+    let lines: Vec<String> = analysis
+        .finish()
+        .lines(&crate::facts::Facts::default(), 20)
+        .map(|line| line.to_string())
+        .collect();
+    assert!(
+        lines[0].contains("shop") || lines[0].contains("process 17 wrote nothing"),
+        "{lines:?}"
+    );
+    let says = "; only the context switches of some processes were recorded: those of all need CAP_PERFMON";
+    assert!(lines[1].contains(says) && !lines[1].contains("--why"), "{lines:?}");
 }

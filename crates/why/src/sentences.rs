@@ -176,6 +176,13 @@ pub(crate) fn culprits_of(case: &Case<'_>, parts: &Parts) -> String {
     }
 }
 
+/// Names the tasks that had a thread's CPU for most of a gap, where another cause explains that, too.
+pub(crate) fn meanwhile(case: &Case<'_>) -> String {
+    let is_most = |parts: &&Parts| parts.preempted_in_all() > case.length / 2;
+    let said = |parts| format!("; its CPU meanwhile ran {}", culprits_of(case, parts));
+    case.watched().filter(is_most).map_or(String::new(), said)
+}
+
 /// Names the process for which the producers of a ring waited.
 pub(crate) fn hold(case: &Case<'_>) -> String {
     let Some(held) = case.gap().and_then(|gap| gap.held.as_ref()) else { return String::new() };

@@ -30,7 +30,8 @@ impl Report {
     pub fn lines(&self, facts: &Facts, top: usize) -> impl Iterator<Item = Line> {
         // Where nothing watched the threads, each gap would have the same sentence: the last line says it once.
         let is_said = |finding: &&Finding| {
-            self.covered > 0 || finding.kind != Kind::Gap || finding.cause != UNKNOWN
+            let is_watched = self.covered > 0 || self.in_part;
+            is_watched || finding.kind != Kind::Gap || finding.cause != UNKNOWN
         };
         let line = |finding: &Finding| {
             let time = match finding.time {
@@ -81,7 +82,9 @@ fn summary(report: &Report, facts: &Facts, top: usize) -> String {
     let is_gap =
         |((kind, cause), _): &(&(Kind, &str), &Sum)| *kind == Kind::Gap && *cause == UNKNOWN;
     let alike = match report.covered {
-        0 => report.sums.iter().filter(is_gap).map(|(_, sum)| sum.findings).sum(),
+        0 if !report.in_part => {
+            report.sums.iter().filter(is_gap).map(|(_, sum)| sum.findings).sum()
+        }
         _ => 0,
     };
     let shown = all.saturating_sub(alike).min(top as u64);
@@ -89,6 +92,7 @@ fn summary(report: &Report, facts: &Facts, top: usize) -> String {
         said += &format!("; {} not shown", all - shown - alike);
     }
     said += &match report.covered {
+        0 if report.in_part => "; only the context switches of some processes were recorded: those of all need CAP_PERFMON, or kernel.perf_event_paranoid 0".to_owned(),
         0 => format!(
             "; the context switches of all threads were not recorded in these {}; `perfring record DIR --why` records them",
             span(report.length)

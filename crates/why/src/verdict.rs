@@ -70,7 +70,10 @@ pub(crate) fn finding(case: &Case<'_>, rule: Option<&Rule>) -> Finding {
         name: name.filter(|name| !name.is_empty()),
         records,
         cause: rule.map_or(UNKNOWN, |rule| rule.cause),
-        certainty: rule.map_or(Certainty::Unknown, |rule| rule.certainty),
+        certainty: rule.map_or(Certainty::Unknown, |rule| match &case.what {
+            What::Loss(loss) if loss.changed => rule.certainty.max(Certainty::Likely),
+            _ => rule.certainty,
+        }),
         call: case.gap().and_then(|gap| Some(gap.call.as_ref()?.0.clone())),
         by: by.map(|task| (task, case.task(task))),
         sentence,
