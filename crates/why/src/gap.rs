@@ -10,7 +10,7 @@ const TASKS: usize = 64;
 /// virtual machine whose host has to provide the page.
 const FAULTS_APART: u64 = 128_000;
 /// The faults of a run are this far apart on average at most, ns: the code between them would be most of the time otherwise.
-const FAULTS_MEAN: u64 = 20_000;
+const FAULTS_MEAN: u64 = 10_000;
 /// Of this many faults, each may be the reason for the time up to the next one,
 const FAULTS_MANY: u64 = 16;
 /// if that is at most this long, ns: a huge page, or one that the host has to fetch, takes milliseconds.
@@ -21,7 +21,7 @@ const FAULT_LONGEST: u64 = 30_000_000;
 pub struct Parts {
     /// It had a CPU.
     pub ran: u64,
-    /// Within that time: page faults followed each other, 20 µs apart on average, and 128 µs at most.
+    /// Within that time: page faults followed each other, 10 µs apart on average, and 128 µs at most.
     pub faulting: u64,
     /// Within the rest of it: the times between two page faults.
     between_faults: u64,
