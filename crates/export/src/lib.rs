@@ -29,7 +29,7 @@ pub use perfring_events::{
     utc_micros,
 };
 pub use perfring_files::{
-    Ctf, CtfOptions, PerfData, PerfDataOptions, Perfetto, PerfettoOptions, json,
+    Ctf, CtfOptions, CtfVersion, PerfData, PerfDataOptions, Perfetto, PerfettoOptions, json,
 };
 #[cfg(feature = "parquet")]
 pub use perfring_files::{Parquet, ParquetOptions, Timestamps};

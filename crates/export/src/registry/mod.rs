@@ -10,7 +10,7 @@ use perfring_events::{
 };
 
 use options::{FileOptions, HasTerms, Nothing};
-use perfring_files::{Ctf, PerfData, Perfetto, json::JsonLines};
+use perfring_files::{Ctf, CtfOptions, CtfVersion, PerfData, Perfetto, json::JsonLines};
 use perfring_recording::Recording;
 use serde::de::DeserializeOwned;
 use std::path::Path;
@@ -150,6 +150,9 @@ kinds! {
     "ctf", Some("path"), Directory, Overwrite,
         "A CTF 1.8 trace for babeltrace2 and Trace Compass: a directory",
         Some("read it with `babeltrace2 {}`"), Written, series(in_directory, Ctf::open);
+    "ctf2", Some("path"), Directory, Overwrite,
+        "A CTF 2 trace for babeltrace2 from 2.1 on: a directory",
+        Some("read it with `babeltrace2 {}`, version 2.1 or later"), Written, series(in_directory, ctf2);
     "parquet" with "parquet", Some("path"), Directory, Overwrite,
         "Tables for pyarrow, DuckDB and others, one for each signal and each other type: a directory",
         Some("read it with Python: `pyarrow.parquet.read_table(\"{}/logs.parquet\")`"),
@@ -277,6 +280,10 @@ where
 /// Checks the place of an output that writes files.
 fn in_file<T: FileOptions>(name: &str, options: &T) -> Result<(), OutputError> {
     of_output(name, check_file(options.path()))
+}
+
+fn ctf2(name: &str, options: &CtfOptions) -> Result<Ctf, OutputError> {
+    Ctf::open(name, &CtfOptions { version: CtfVersion::V2, ..options.clone() })
 }
 
 /// Checks the place of an output that writes directories.

@@ -9,6 +9,8 @@ pub enum Pretty {
     Struct(Vec<(String, Pretty)>),
     List(Vec<Pretty>),
     One(Json),
+    /// The bytes of a blob in hexadecimal, or the value of an option.
+    Bare(String),
 }
 
 impl Pretty {
@@ -31,6 +33,7 @@ impl Pretty {
             }
             Pretty::List(values) => values.iter().map(Pretty::json).collect(),
             Pretty::One(value) => value.clone(),
+            Pretty::Bare(text) => Json::String(text.clone()),
         }
     }
 }
@@ -48,6 +51,11 @@ pub fn parse(text: &str) -> (Pretty, &str) {
         b'{' => {
             let mut map: Vec<(String, Pretty)> = Vec::new();
             let mut rest = text[1..].trim_start();
+            // The bytes of a blob of CTF 2, or the value of an option.
+            if rest.find(['}', '=']).is_some_and(|at| rest[at..].starts_with('}') && at > 0) {
+                let (bare, after) = rest.split_once('}').unwrap();
+                return (Pretty::Bare(bare.trim_end().to_owned()), after);
+            }
             while !rest.starts_with('}') {
                 let (name, after) = rest.split_once(" = ").unwrap();
                 let (value, after) = parse(after);
@@ -69,6 +77,8 @@ pub fn parse(text: &str) -> (Pretty, &str) {
             }
             (Pretty::List(list), &rest[1..])
         }
+        // No value of an option of CTF 2.
+        b'<' => (Pretty::List(Vec::new()), text.strip_prefix("<none>").unwrap()),
         // An enumeration: the label, or its substitute.
         b'(' => {
             let (label, after) = if text[1..].trim_start().starts_with('"') {

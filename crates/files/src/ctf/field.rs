@@ -42,6 +42,18 @@ pub(super) struct Member {
     pub(super) field: Field,
 }
 
+impl Member {
+    /// Creates the only member of a structure around an element.
+    pub(super) fn element(field: Field) -> Self {
+        Member { name: "_v".to_owned(), field }
+    }
+
+    /// Returns the name as readers of CTF 1.8 show it.
+    pub(super) fn bare(&self) -> &str {
+        self.name.strip_prefix('_').unwrap_or(&self.name)
+    }
+}
+
 /// Makes field names that are unique in their struct.
 #[derive(Default)]
 pub(super) struct Members {

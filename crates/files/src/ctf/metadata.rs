@@ -1,6 +1,8 @@
-//! The trace's metadata in CTF 1.8's language (TSDL).
+//! The trace's metadata, and its text in CTF 1.8's language (TSDL).
 
 use super::field::{self, Field, Member, Members, quoted};
+use super::fragments;
+use super::options::Version;
 use perfring_types::read::{Type, Value};
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -13,7 +15,7 @@ const MOST: usize = 1 << 14;
 /// A kind of event.
 #[derive(Debug)]
 pub(super) struct Class {
-    name: String,
+    pub(super) name: String,
     pub(super) members: Vec<Member>,
 }
 
@@ -159,8 +161,32 @@ impl Metadata {
         id
     }
 
+    /// Returns the offset of the wall clock from the timestamps' clock, ns; 0 until it is known.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset.unwrap_or_default()
+    }
+
     /// Returns the whole text.
-    pub(super) fn text(&self) -> String {
+    pub(super) fn text(&self, version: Version) -> String {
+        let rings = self.rings.iter().zip(0i64..).map(|(name, at)| (at, name.clone())).collect();
+        let mut context = Members::default();
+        context.add(
+            "ring",
+            "",
+            if self.rings.is_empty() {
+                Field::Unsigned(32)
+            } else {
+                Field::Labelled(32, false, rings)
+            },
+        );
+        context.add("pos", "", Field::Unsigned(64));
+        match version {
+            Version::V1_8 => self.tsdl(&context.done()),
+            Version::V2 => fragments::text(self, &context.done(), &self.classes),
+        }
+    }
+
+    fn tsdl(&self, context: &[Member]) -> String {
         let mut out = String::from("/* CTF 1.8 */\n\n");
         for bits in [8, 16, 32, 64] {
             for (sign, name) in [("false", 'u'), ("true", 'i')] {
@@ -189,7 +215,7 @@ impl Metadata {
              \tfreq = 1000000000;\n\toffset = {};\n}};\n\n\
              typealias integer {{ size = 64; align = 8; signed = false; map = clock.boottime.value; }} := stamp;\n\n",
             self.clock.hyphenated(),
-            self.offset.unwrap_or_default(),
+            self.offset(),
         );
         out.push_str(
             "stream {\n\tid = 0;\n\tevent.header := struct { u32 id; stamp timestamp; };\n\
@@ -197,19 +223,7 @@ impl Metadata {
              u64 packet_size; u64 events_discarded; u64 packet_seq_num; };\n\
              \tevent.context := struct { ",
         );
-        let rings = self.rings.iter().zip(0i64..).map(|(name, at)| (at, name.clone())).collect();
-        let mut context = Members::default();
-        context.add(
-            "ring",
-            "",
-            if self.rings.is_empty() {
-                Field::Unsigned(32)
-            } else {
-                Field::Labelled(32, false, rings)
-            },
-        );
-        context.add("pos", "", Field::Unsigned(64));
-        field::declare(&context.done(), &mut out);
+        field::declare(context, &mut out);
         out.push_str("};\n};\n");
         for (id, class) in self.classes.iter().enumerate() {
             let name = quoted(&class.name);

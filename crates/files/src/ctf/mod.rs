@@ -1,10 +1,11 @@
-//! A trace in the Common Trace Format, version 1.8, for `babeltrace2` and Trace Compass.
+//! A trace in the Common Trace Format, version 1.8 or 2, for `babeltrace2` and Trace Compass.
 
 mod field;
+mod fragments;
 mod metadata;
 mod options;
 
-pub use options::CtfOptions;
+pub use options::{CtfOptions, Version as CtfVersion};
 
 use metadata::{LOST, Metadata, OTHER, Shown};
 use perfring_events::{
@@ -33,14 +34,14 @@ const MAGIC: u32 = 0xc1fc_1fc1;
 /// Bytes of a packet up to its length, which is in bits.
 const PACKET_HEAD: usize = 56;
 
-/// Writes a CTF 1.8 trace.
+/// Writes a trace of CTF 1.8, or of CTF 2 by [`CtfOptions::version`]. Only the file `metadata` differs.
 ///
 /// | in the ring | in the trace |
 /// |---|---|
 /// | the ring | a stream, in a file `ring-…`; each event's context has its name and the record's position |
 /// | a type | an event of its name. Of a tagged type there is one for each set of fields that occurs |
 /// | a field `took` in `ns` | a field `took_ns`. Any other character than a letter, digit or underscore becomes an underscore |
-/// | numbers, enumerations, structs, lists | the same; an option is a sequence of none or one |
+/// | numbers, enumerations, structs, lists | the same; an option is an option in CTF 2, and a sequence of none or one in CTF 1.8 |
 /// | 128-bit numbers, characters, and lists of a tagged record that do not hold only numbers | text |
 /// | a zero in a text | `␀`, as a zero ends a text in CTF |
 /// | JSON | one text `json` |
@@ -69,6 +70,7 @@ pub struct Ctf {
     name: String,
     path: PathBuf,
     timeline: Timeline,
+    version: CtfVersion,
     metadata: Metadata,
     streams: HashMap<u32, Stream>,
     /// Bytes in all streams' packets.
@@ -132,6 +134,7 @@ impl Ctf {
             name: name.into(),
             path,
             timeline: Timeline::default(),
+            version: options.version,
             metadata,
             streams: HashMap::new(),
             waiting: 0,
@@ -149,7 +152,11 @@ impl Ctf {
     /// Writes the metadata if it changed: the file is complete at any time.
     fn describe(&mut self) -> io::Result<()> {
         if self.metadata.is_news {
-            replace(&self.path.join("metadata"), self.metadata.text().as_bytes(), self.mode)?;
+            replace(
+                &self.path.join("metadata"),
+                self.metadata.text(self.version).as_bytes(),
+                self.mode,
+            )?;
             self.metadata.is_news = false;
         }
         Ok(())

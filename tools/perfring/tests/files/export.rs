@@ -208,6 +208,7 @@ fn every_format_prints_how_to_open_it_and_can_be_opened() {
     for (format, how) in [
         ("perfetto", "ui.perfetto.dev"),
         ("ctf", "babeltrace2"),
+        ("ctf2", "version 2.1"),
         ("parquet", "pyarrow"),
         ("perf-data", "perf script"),
         ("recording", "perfring export"),
@@ -236,6 +237,9 @@ fn every_format_prints_how_to_open_it_and_can_be_opened() {
             "ctf" => {
                 let shown = reader("babeltrace2", &[&out]);
                 assert!(shown.is_none_or(|shown| of("demo.Order", shown) >= 2));
+            }
+            "ctf2" => {
+                assert!(fs::read(Path::new(&out).join("metadata")).unwrap().starts_with(b"\x1e"))
             }
             "perf-data" => {
                 let shown = reader("perf", &["script", "-i", &out]);
