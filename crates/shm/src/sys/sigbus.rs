@@ -91,7 +91,8 @@ impl blocks::TableEntry for SigbusEntry {
 }
 
 /// Makes the truncation of a ring's file an error for that ring instead of the end of this process.
-/// It applies to rings that are mapped from now on, by producers and readers alike.
+/// It applies to rings that are mapped from now on, by producers and readers alike: call it before the process creates a
+/// ring or attaches to one.
 ///
 /// A file that is truncated under a mapping raises SIGBUS in each process that touches a missing
 /// page. This installs a handler for it, for the whole process. It passes other SIGBUS signals on to the previous
