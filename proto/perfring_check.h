@@ -73,7 +73,7 @@ static inline const char *perfring_error(int code)
 	case PERFRING_E_NO_TABLE: return "this ring has no type table: make it with types_size above 0 (`perfring create --types-size`)";
 	case PERFRING_E_TABLE_FULL: return "the type table is full: make the ring with a larger one (`perfring create --types-size`)";
 	case PERFRING_E_TAKEN: return "the record type is taken in this ring by another type: give one of them another id, or raise its version";
-	case PERFRING_E_READ_LOCKED: return "the ring has a read lock on it, which prevents every attach: `perfring doctor` names the process that has it; end that, and let only who must read the ring";
+	case PERFRING_E_READ_LOCKED: return "the ring has a read lock on it, which prevents every attach: `perfring doctor` names the process that has it; end that process, and let only the ring's readers open it";
 	case PERFRING_E_REPLACED: return "another producer has attached to this ring beside this one, which stops: the file is opened through two paths, of an overlay, or on a file system whose locks do not reach the other; `perfring doctor` says";
 	case PERFRING_E_CLOCK: return "the ring has timestamps, and this process cannot take them: see the sentence that comes with this";
 	case PERFRING_E_EXISTS: return "the ring exists already: remove it first, or attach to it";

@@ -91,7 +91,7 @@ fn as_many_attach_as_there_are_slots_and_one_more_when_one_ends() {
             slots.push(slot.parse().unwrap());
             inside.push(process);
         } else {
-            assert!(line.contains("has 64 producers already"), "{line}");
+            assert!(line.contains("has no free slot for a producer (of 64)"), "{line}");
             refused += 1;
         }
     }

@@ -153,7 +153,9 @@ function line(record, node = el("div", {}, ...cells())) {
 
 function take(answer) {
   if (answer.wrong?.length && !answer.records) return wrong(answer.wrong, false);
-  wrong(answer.wrong, true);
+  // A field that no type has may be an attribute: records that were selected have it.
+  const matched = (view.after ? view.matched : 0) + answer.matched;
+  wrong(matched ? [] : answer.wrong, true);
   const { list } = parts;
   const follows = list.scrollHeight - list.scrollTop - list.clientHeight < 40;
   if (!view.after) {
@@ -211,7 +213,9 @@ async function page(one, before) {
     const answer = await ask("recording/records", { id: one.id, where: parts.where.value, type: parts.type.value, limit: 300, ...(before === undefined ? {} : { before }) });
     if (asked !== view.asked) return;
     if (answer.wrong.length && !answer.records) return wrong(answer.wrong, false);
-    wrong(answer.wrong, true);
+    // A field that no type has may be an attribute: records that were selected have it.
+  const matched = (view.after ? view.matched : 0) + answer.matched;
+  wrong(matched ? [] : answer.wrong, true);
     view.base = BigInt(one.base);
     view.open = null;
     const lines = answer.records.map((record) => line(record));

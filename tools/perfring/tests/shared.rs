@@ -212,7 +212,7 @@ fn a_producer_has_a_name_and_a_lack_of_slots_is_reported() {
     let place = Place::new();
     let ring = place.ring(&["--producers", "many", "--slots", "1"]);
     let holder = Holder::attach(&ring);
-    run(&["publish", &ring], b"x\n").refuses(1, "1 producers already");
+    run(&["publish", &ring], b"x\n").refuses(1, "no free slot for a producer (of 1)");
     run(&["rm", &ring], b"").refuses(1, "has a producer already: holder");
     let done = run(&["doctor", "--json", &ring], b"");
     let (level, says) = check(&done, &ring, "producers");

@@ -144,8 +144,8 @@ pub enum AttachError {
     },
     /// A ring has as many named consumers as seats.
     #[error(
-        "{location} has {consumers} consumers already, and room for no more: wait until one ends, or make \
-         the ring with more consumers"
+        "{location} has no free seat for a consumer (of {consumers}): wait until one ends, or make the ring \
+         with more consumers"
     )]
     Consumers {
         /// The ring's location.
@@ -155,8 +155,8 @@ pub enum AttachError {
     },
     /// A shared ring has as many producers as slots.
     #[error(
-        "{location} has {slots} producers already, and room for no more: wait until one ends, or make \
-         the ring with more slots"
+        "{location} has no free slot for a producer (of {slots}): wait until one ends, or make the ring with \
+         more slots"
     )]
     Slots {
         /// The ring's location.
@@ -169,7 +169,8 @@ pub enum AttachError {
     /// ring uses. A removal at that moment fails.)
     #[error(
         "{location} has a read lock on it, which prevents every attach: `perfring doctor` names the \
-         process that has it; end that, and let only who must read the ring (its mode, or its directory's)"
+         process that has it; end that process, and let only the ring's readers open it (by its mode, or its \
+         directory's)"
     )]
     ReadLocked {
         /// The ring's location.
@@ -178,8 +179,8 @@ pub enum AttachError {
     /// The file is in the upper directory of an overlay. A process that opens it through the overlay has its locks
     /// on another inode. The two processes would not see each other.
     #[error(
-        "{location} is in the upper directory of an overlay, where the locks of those who open it as {} are not \
-         seen: attach by that path, or make the ring on a tmpfs that both mount",
+        "{location} is in the upper directory of an overlay, where the locks of processes that open it as {} are \
+         not seen: attach by that path, or make the ring on a tmpfs that both mount",
         .shown.display()
     )]
     UnderOverlay {

@@ -126,8 +126,8 @@ impl FileSystem {
                  next producer that writes to one is killed by SIGBUS: copy with cp --reflink=never",
             ),
             OVERLAY => Some(
-                "who opens the file in the overlay's upper directory does not see the locks of those who open it \
-                 here; whether its space is certain depends on the file system of that directory",
+                "a process that opens the file in the overlay's upper directory does not see the locks of processes \
+                 that open it here; whether its space is certain depends on the file system of that directory",
             ),
             _ => None,
         }

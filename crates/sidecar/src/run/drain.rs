@@ -95,7 +95,8 @@ impl Sidecar {
         }
         let refused: u64 = self.engine.outputs().map(|output| output.figures.refused).sum();
         if refused > 0 {
-            let _ = write!(line, "; {refused} records were refused for good");
+            let s = if refused == 1 { " was" } else { "s were" };
+            let _ = write!(line, "; {refused} record{s} refused for good");
         }
         if was_asked && !self.config.settings.log_interval.is_zero() {
             // What is left or was refused must not pass unnoticed.

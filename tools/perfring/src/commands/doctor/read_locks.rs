@@ -21,7 +21,7 @@ pub(super) fn check(report: &mut Report, location: &Location) -> Result<(), Fail
             report.warn(
                 "read locks",
                 format!("{} (pid {pid}) has a read lock on it, which keeps others from attaching", name.trim()),
-                "end that process, and let only who must read the ring: by its mode, or its directory's",
+                "end that process, and let only the ring's readers open it: by its mode, or its directory's",
             )?;
         }
     }
