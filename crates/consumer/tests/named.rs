@@ -458,3 +458,49 @@ fn a_named_consumer_that_missed_records_does_not_count_them_as_read() {
     assert_eq!(away.read_count().records, first.read + said.read);
     assert_eq!(first.lost + first.read + said.lost + said.read, written);
 }
+
+/// What was overwritten while it was away is the first item of records that are pinned, too, and again after they were put back.
+#[test]
+fn a_named_consumer_that_returns_and_pins_records_gets_its_loss_first() {
+    let place = place();
+    let mut producer = Producer::create(&place.path, &options(2)).unwrap();
+    let mut alive = Consumer::attach_as(&place.path, "alive").unwrap();
+    for id in 0..3 * FULL {
+        producer.publish(&payload(id)).unwrap();
+        assert_eq!(read_all(&mut alive).read, 1);
+    }
+    let mut away = Consumer::attach_as(&place.path, "away").unwrap();
+    let mut said = Vec::new();
+    for puts_back in [true, false, false] {
+        let pinned = away.pinned().unwrap().unwrap();
+        let (mut read, mut lost, mut items) = (0, 0, 0);
+        while let Some(item) = pinned.read().unwrap() {
+            match item {
+                Item::Record(_) => read += 1,
+                Item::Lost(loss) => {
+                    assert_eq!((loss.cause, items), (Cause::Lapped, 0));
+                    lost += loss.records;
+                }
+            }
+            items += 1;
+        }
+        said.push((read, lost));
+        if puts_back {
+            pinned.put_back();
+        }
+    }
+    assert!(said[0].0 > 0 && said[0].0 + said[0].1 == 3 * FULL, "{said:?}");
+    assert_eq!((said[1], said[2]), (said[0], (0, 0)));
+    assert_eq!((away.read_count().records, away.lapped().records), said[0]);
+    let stat = assert_balanced(&place);
+    assert_eq!(named(&stat, "away").figures.totals.lapped, away.lapped());
+    // Nothing was taken: the loss is still the next item.
+    drop(away);
+    for id in 0..3 * FULL {
+        producer.publish(&payload(id)).unwrap();
+        read_all(&mut alive);
+    }
+    let mut away = Consumer::attach_as(&place.path, "away").unwrap();
+    drop(away.pinned().unwrap());
+    assert!(read_all(&mut away).lost > FULL);
+}

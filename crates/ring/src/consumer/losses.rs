@@ -112,6 +112,20 @@ impl Reader {
         self.told
     }
 
+    /// Returns a loss that comes before the record at the cursor, and the state of the returned losses after it: for a reader
+    /// that peeks. [`Reader::pass_missed`] passes it.
+    #[must_use]
+    #[cold]
+    pub fn missed(&self) -> Option<(Lost, Told)> {
+        self.missed.as_deref().copied()
+    }
+
+    /// Passes that loss.
+    #[cold]
+    pub fn pass_missed(&mut self) {
+        let _ = self.take_missed();
+    }
+
     /// Puts back a loss that [`Reader::has_lost`] has found and no call has taken: for a reader that peeks.
     pub fn forget_lost(&mut self) {
         if self.missed.take_if(|missed| missed.0.cause != Cause::Lapped).is_some() {

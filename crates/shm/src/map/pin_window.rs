@@ -12,7 +12,11 @@ use std::cell::Cell;
 pub struct PinWindow<'a> {
     map: &'a Mirror,
     reader: &'a mut Reader,
+    /// Before the reader's cursor while a loss comes before the first record. [`Reader::peek`] refuses such a position, so that
+    /// the loss costs the other reads nothing.
     cursor: Cell<u64>,
+    /// Whether that loss was returned.
+    missed: Cell<bool>,
     count: Cell<Count>,
     /// The last range of the AUX area that was taken.
     last: Cell<Option<AuxRange>>,
@@ -24,19 +28,23 @@ pub struct PinWindow<'a> {
 impl<'a> PinWindow<'a> {
     /// Pins everything from the reader's cursor on.
     pub(crate) fn new(map: &'a Mirror, reader: &'a mut Reader) -> Self {
-        let cursor = Cell::new(reader.cursor());
-        let (count, last, looked) = Default::default();
+        let (count, last, looked, missed) = Default::default();
         reader.forget_lost();
-        let told = Cell::new(reader.told());
-        PinWindow { map, reader, cursor, count, last, told, looked }
+        let (cursor, told) = (Cell::new(begin(reader)), Cell::new(reader.told()));
+        PinWindow { map, reader, cursor, missed, count, last, told, looked }
     }
 
     /// Returns the next item. It stays in place until the window is dropped.
     #[inline(always)]
     pub fn read(&self) -> Result<Option<Next<FrameBytes<'_>>>, ReadError> {
         let found = loop {
-            let found = self.reader.peek(self.map.ring(), self.cursor.get());
-            let found = found.map_err(|corrupt| self.map.guard.report(corrupt))?;
+            let found = match self.reader.peek(self.map.ring(), self.cursor.get()) {
+                Ok(found) => found,
+                Err(corrupt) => {
+                    let missed = self.missed().ok_or_else(|| self.map.guard.report(corrupt))?;
+                    return Ok(Some(Next::Lost(missed)));
+                }
+            };
             let Some((found, after)) = found else {
                 return Ok(self.lost().map(Next::Lost));
             };
@@ -56,6 +64,20 @@ impl<'a> PinWindow<'a> {
         // SAFETY: the reader found it before an acquired head; both tails move when `self` is
         // dropped, and the slice borrows `self`.
         Ok(Some(Next::Record(unsafe { self.map.in_place(found) })))
+    }
+
+    /// Returns the loss before the first record, once.
+    #[cold]
+    fn missed(&self) -> Option<Lost> {
+        let first = self.reader.cursor();
+        if self.cursor.get() >= first {
+            return None;
+        }
+        let (lost, told) = self.reader.missed()?;
+        self.cursor.set(first);
+        self.told.set(told);
+        self.missed.set(true);
+        Some(lost)
     }
 
     /// Returns a loss that producers have counted and no marker reports.
@@ -90,11 +112,18 @@ impl<'a> PinWindow<'a> {
 
     /// Leaves everything unread: the next read starts where this one did.
     pub fn put_back(self) {
-        self.cursor.set(self.reader.cursor());
+        self.cursor.set(begin(self.reader));
+        self.missed.set(false);
         self.count.set(Count::default());
         self.last.set(None);
         self.told.set(self.reader.told());
     }
+}
+
+/// Returns where the window begins: before the reader's cursor if a loss comes before the first record. (Such a loss is one
+/// of records that were overwritten, so the cursor is not 0.)
+fn begin(reader: &Reader) -> u64 {
+    reader.cursor().saturating_sub(reader.missed().is_some().into())
 }
 
 impl Drop for PinWindow<'_> {
@@ -102,7 +131,11 @@ impl Drop for PinWindow<'_> {
         if let Some(range) = self.last.get() {
             self.reader.pass_range(&range);
         }
-        self.reader.pass(self.cursor.get(), self.count.get());
+        if self.missed.get() {
+            self.reader.pass_missed();
+        }
+        let cursor = self.cursor.get().max(self.reader.cursor());
+        self.reader.pass(cursor, self.count.get());
         self.reader.set_told(self.told.get());
         if self.looked.get() {
             // From now on the reader looks for new losses.
