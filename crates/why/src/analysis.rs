@@ -242,7 +242,13 @@ impl Analysis {
         self.mark_broken();
         self.order += 1;
         let before = self.wrote_at.insert(thread.tid, (self.order, ring));
-        let Some(gap) = wrote else { return };
+        let Some(gap) = wrote else {
+            // It came after a later one: what was called a gap may have been two.
+            let around =
+                |gap: &&mut Gap| gap.thread == thread && gap.from < time && time < gap.until;
+            self.pending.iter_mut().filter(around).for_each(|gap| gap.split(time));
+            return;
+        };
         if gap.length() < self.options.slower_than {
             return;
         }

@@ -43,7 +43,7 @@ pub struct Parts {
     pub wait_times: Vec<(u64, u64)>,
     /// How often it continued on another CPU than before.
     pub migrations: u64,
-    /// The kernel's switches and the records contradict each other: something is missing.
+    /// The kernel's switches and the records contradict each other: something is missing, or came late.
     pub contradicted: bool,
     /// The page faults that follow each other now.
     run: Option<Run>,
@@ -193,6 +193,15 @@ pub struct Gap {
 }
 
 impl Gap {
+    /// A record in between came late: the longer part of it stays, and what the thread did in that is not known.
+    pub(crate) fn split(&mut self, at: u64) {
+        match at.saturating_sub(self.from) < self.until.saturating_sub(at) {
+            true => self.from = at,
+            false => self.until = at,
+        }
+        self.parts.contradicted = true;
+    }
+
     /// Returns how long it is, ns.
     #[must_use]
     pub fn length(&self) -> u64 {

@@ -962,6 +962,33 @@ fn a_process_of_one_thread_is_that_thread_and_of_several_the_one_that_has_a_cpu(
     assert_eq!(of(&[came(two, 0), Fact::Ended { source: 9, thread: two }]), (Some(one), 0));
 }
 
+/// The recorder waits for late records for a time only.
+#[test]
+fn a_record_that_came_after_later_switches_leaves_no_cause_to_the_gaps_beside_it() {
+    let mut analysis = Analysis::new(Options { slower_than: 100_000, since: 0 });
+    for line in [
+        "0 watch",
+        "1 write",
+        "10 preempt 0 99",
+        "232000 in 0",
+        "5 write", // late
+        "250000 write",
+        "251000 write",
+        "260000 write", // two milliseconds before, another one was written
+        "258000 write",
+        "500000 other",
+    ] {
+        analysis.add(evidence(line));
+    }
+    let report = analysis.finish();
+    let mut gaps: Vec<_> =
+        report.findings.iter().map(|gap| (gap.time, gap.length, gap.cause)).collect();
+    gaps.sort_unstable();
+    let expected = [(5_000, 249_995_000), (250_000_000, 1_000_000), (251_000_000, 7_000_000)];
+    assert!(gaps.iter().map(|(time, length, _)| (*time, *length)).eq(expected), "{gaps:?}");
+    assert_eq!((gaps[0].2, gaps[2].2), (UNKNOWN, UNKNOWN), "{gaps:?}");
+}
+
 /// Without a permission, only the user's own processes are watched.
 #[test]
 fn a_report_on_some_processes_says_so_and_names_what_is_unknown_of_them() {

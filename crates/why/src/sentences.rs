@@ -25,7 +25,7 @@ pub(crate) fn unknown(case: &Case<'_>) -> String {
         }
         Coverage::Late => "unknown: events of that time came too late to be put in order".to_owned(),
         Coverage::Whole => {
-            "unknown: the kernel's events and the records contradict each other, so something is missing".to_owned()
+            "unknown: the kernel's events and the records contradict each other: something is missing, or came too late".to_owned()
         }
     }
 }

@@ -231,6 +231,12 @@ impl Threads {
         }
         let mut parts = std::mem::take(&mut tracked.parts);
         parts.end_faults();
+        let (Place::Cpu(since) | Place::Waits(since) | Place::Queue { since, .. }) = tracked.place;
+        if since > time.saturating_add(CLOCKS_DIFFER) {
+            // The record came late: what the thread did after it is among the parts before it.
+            parts.contradicted = true;
+            tracked.parts.contradicted = true;
+        }
         self.broken.extend(tracked.early.take().map(|record| (thread, record)));
         match tracked.place {
             Place::Cpu(since) => {
