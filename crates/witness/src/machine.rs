@@ -53,12 +53,14 @@ impl Clocks {
         (after - before <= READING).then_some(Clocks { boot: boot - middle, wall: wall - middle })
     }
 
-    /// Returns by how much the wall clock was set since then, this many ns ago, and for how long the machine was suspended.
+    /// Returns by how much the wall clock was set since then, this many ns of `CLOCK_BOOTTIME` ago, and for how long the machine
+    /// was suspended.
     fn since(self, then: Clocks, elapsed: u64) -> (Option<i64>, Option<u64>) {
         let slept = self.boot - then.boot;
         // What the machine slept, both have.
         let set = self.wall - then.wall - if slept >= SLEEP { slept } else { 0 };
-        let step = STEP.max(i128::from(elapsed) / SLEW);
+        // A clock is slewed while the machine runs.
+        let step = STEP.max((i128::from(elapsed) - slept.max(0)) / SLEW);
         let set = (set.abs() >= step).then(|| i64::try_from(set).ok());
         let slept = (slept >= SLEEP).then(|| u64::try_from(slept).ok());
         (set.flatten(), slept.flatten())
@@ -120,16 +122,15 @@ mod tests {
         let then = at(5, 1_000);
         assert_eq!(at(100, 20_000).since(then, 20_000_000), (None, None), "the clock is slewed");
         assert_eq!(at(5, -3_199_999_000).since(then, 20_000_000), (Some(-3_200_000_000), None));
-        assert_eq!(
-            at(9_000_000_005, 9_000_001_000).since(then, 20_000_000),
-            (None, Some(9_000_000_000))
-        );
+        let woke = |wall| at(9_000_000_005, wall).since(then, 9_020_000_000);
+        assert_eq!(woke(9_000_001_000), (None, Some(9_000_000_000)));
         // chrony makes a clock faster by a twelfth at most, and a look may be late.
         assert_eq!(at(5, 1_600_000).since(then, 20_000_000), (None, None));
         assert_eq!(at(5, 2_600_000).since(then, 20_000_000), (Some(2_599_000), None));
         assert_eq!(at(5, 80_000_000).since(then, 1_000_000_000), (None, None));
-        let both = at(9_000_000_005, 19_000_001_000).since(then, 20_000_000);
-        assert_eq!(both, (Some(10_000_000_000), Some(9_000_000_000)));
+        assert_eq!(woke(19_000_001_000), (Some(10_000_000_000), Some(9_000_000_000)));
+        assert_eq!(woke(9_003_501_000), (Some(3_500_000), Some(9_000_000_000)), "of 20 ms awake");
+        assert_eq!(woke(9_001_501_000), (None, Some(9_000_000_000)));
         let changes = Machine::new(0).look(20_000_000);
         assert!(changes.clock.is_none() && changes.suspend.is_none(), "{changes:?}");
     }
