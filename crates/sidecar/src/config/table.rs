@@ -310,8 +310,12 @@ fn at_none<T>(value: T) -> Spanned<T> {
 /// Formats a key and its value without secrets. These are passwords, tokens, the values of headers, and what a URL has
 /// beside its place.
 fn shown(key: &str, value: &DeValue<'_>) -> String {
+    format!("{key} = {}", shown_value(key, value))
+}
+
+fn shown_value(key: &str, value: &DeValue<'_>) -> String {
     let is_secret = matches!(key, "password" | "token");
-    let value = match value {
+    match value {
         DeValue::Table(table) => {
             let mut members: Vec<String> = table
                 .iter()
@@ -325,20 +329,17 @@ fn shown(key: &str, value: &DeValue<'_>) -> String {
         }
         _ if is_secret => HIDDEN.to_owned(),
         DeValue::Array(all) => {
-            let all = all.iter().map(|value| match value.get_ref() {
-                // An address of a server may have no scheme.
-                DeValue::String(text) if key == "servers" && !text.contains("://") => {
-                    format!("{:?}", text.rsplit('@').next().unwrap_or_default())
-                }
-                DeValue::String(text) => format!("{:?}", without_user(text)),
-                value => plain(value),
-            });
-            format!("[{}]", all.collect::<Vec<_>>().join(", "))
+            let all: Vec<String> =
+                all.iter().map(|value| shown_value(key, value.get_ref())).collect();
+            format!("[{}]", all.join(", "))
+        }
+        // An address of a server may have no scheme.
+        DeValue::String(text) if key == "servers" && !text.contains("://") => {
+            format!("{:?}", text.rsplit('@').next().unwrap_or_default())
         }
         DeValue::String(text) => format!("{:?}", without_user(text)),
         value => plain(value),
-    };
-    format!("{key} = {value}")
+    }
 }
 
 /// Stands for a value that is not shown.
@@ -347,8 +348,12 @@ const HIDDEN: &str = "(hidden)";
 /// Removes the user, the password and the query of a URL.
 fn without_user(text: &str) -> Cow<'_, str> {
     let Some((scheme, rest)) = text.split_once("://") else { return text.into() };
-    let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    // The password may have such a character, and the host comes after the last `@` then; or the path or the query has an `@`.
+    if rest.contains('@') {
+        return format!("{scheme}://{HIDDEN}").into();
+    }
+    let path = rest.split(['?', '#']).next().unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();
     format!("{scheme}://{host}{path}").into()
 }
@@ -373,5 +378,32 @@ fn plain(value: &DeValue<'_>) -> String {
         DeValue::Float(number) => number.to_string(),
         DeValue::Boolean(value) => value.to_string(),
         DeValue::Datetime(time) => time.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+    use super::*;
+
+    #[test]
+    fn no_secret_is_shown_however_it_is_written() {
+        let text = r#"
+            a = "https://user:secret@host/base?key=secret#secret"
+            b = "https://user:pa?secret@host"
+            c = "https://us@er:pa/secret@host/base"
+            d = "https://host/base?mail=secret@secret"
+            servers = ["user:pa/secret@host:1", "nats://user:secret@host:2", "host:3"]
+            e = [{ password = "secret", headers = { x = "secret" }, url = "https://secret@host" }, [1, "https://secret@host"]]
+        "#;
+        let table = DeTable::parse(text).unwrap().into_inner();
+        let mut all: Vec<String> =
+            table.iter().map(|(key, value)| shown(key.get_ref(), value.get_ref())).collect();
+        all.sort();
+        println!("{all:#?}");
+        assert!(!all.concat().contains("secret"), "{all:?}");
+        assert_eq!(all[0], "a = \"https://host/base\"");
+        assert_eq!(all[1], "b = \"https://(hidden)\"");
+        assert_eq!(all[5], "servers = [\"host:1\", \"nats://host:2\", \"host:3\"]");
     }
 }
