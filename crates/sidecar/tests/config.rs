@@ -110,6 +110,9 @@ fn invalid_configurations_are_refused_with_their_line() {
         ("[[snapshot]]\non = \"rain\"\ndir = \"x\"", 2, "\"producer death\""),
         ("[[snapshot]]\non = \"signal\"", 1, "missing field `dir`"),
         ("[[snapshot]]\non = \"signal\"\ndir = \"\"", 3, "it is empty: name a directory"),
+        ("[[snapshot]]\ndir = \"x\"\nkeep = 0", 3, "no snapshot would be kept: write 1 or more"),
+        ("[[snapshot]]\ndir = \"x\"\nslower_than = \"1ms\"", 3, "is for snapshots with why = true"),
+        ("[[snapshot]]\ndir = \"x\"\nwhy = true\nslower_than = 1", 4, "with its unit"),
         ("[[rule]]\nname = \"a b\"\ndrop = true", 2, "1 to 64 letters"),
         ("\n[[rule]]\nname = \"a\"", 2, "one of keep = true"),
         ("[[rule]]\nname = \"a\"\nkeep = false", 1, "one of keep = true"),
@@ -219,4 +222,30 @@ fn rules_are_described_as_they_are_applied() {
             "rule slow, for all outputs: of all other records, 5 in 30s are kept, at most 5 at once",
         ]
     );
+}
+
+#[test]
+fn the_check_looks_at_the_directories_of_snapshots_and_at_pipes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    std::fs::create_dir(path("rings")).unwrap();
+    let pipe = path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let config = |snapshots: &str| {
+        let (rings, out) =
+            (path("rings"), format!("[[output]]\ntype = \"json\"\npath = {pipe:?}\n"));
+        let text = format!("[[input]]\ndir = {rings:?}\n{out}[[snapshot]]\ndir = {snapshots:?}\n");
+        Config::parse(&text, "test").unwrap()
+    };
+    let good = config(&path("snapshots"));
+    good.check().unwrap();
+    let said = good.describe();
+    println!("{said:#?}");
+    let says = |sentence: String| assert!(said.contains(&sentence), "{sentence}: {said:#?}");
+    says(format!("{pipe} is a named pipe: the sidecar starts once a process reads it"));
+    says(format!("{} does not exist yet: the first snapshot makes it", path("snapshots")));
+    for inside in [path("rings"), path("rings/snapshots")] {
+        let why = config(&inside).check().unwrap_err().to_string();
+        assert!(why.contains("is in the directory of an input, where all files are read"), "{why}");
+    }
 }

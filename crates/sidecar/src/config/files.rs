@@ -99,13 +99,21 @@ fn once(places: &Places<'_>) -> Result<(), ConfigError> {
         _ => None,
     });
     let dirs: Vec<PathBuf> = dirs.collect();
+    let is_read = |path: &Path| dirs.iter().any(|dir| path == *dir || path.parent() == Some(dir));
+    // Rules may share a directory.
+    if let Some(rule) = places.snapshots.iter().find(|rule| is_read(&whole(&rule.dir))) {
+        return Err(ConfigError(format!(
+            "[[snapshot]]: {} is in the directory of an input, where all files are read as rings: choose another directory",
+            rule.dir.display()
+        )));
+    }
     let mut all: HashMap<PathBuf, String> = HashMap::new();
     let mut add = |place: &str, file: &Path, whose: String| {
         if is_shared(file) {
             return Ok(());
         }
         let path = whole(file);
-        if dirs.iter().any(|dir| path == *dir || path.parent() == Some(dir)) {
+        if is_read(&path) {
             return Err(ConfigError(format!(
                 "{place}{whose} writes to {} in the directory of an input, where all files are read as rings: choose \
                  another directory",

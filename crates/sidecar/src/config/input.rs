@@ -53,7 +53,7 @@ pub enum InputSource {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Drop rings are consumed, overwrite rings observed.
+    /// Drop rings are consumed, overwrite rings observed. Without any output, all rings are observed.
     #[default]
     Auto,
     /// As the only consumer: delivered records make room for new ones. Overwrite rings are also
@@ -158,6 +158,16 @@ impl Input {
             return Err(at.error_in("name", what));
         }
         Ok(Input { source, name, mode, from, trust, prune_after, priority })
+    }
+
+    /// Has it consume nothing, unless its mode says that it does.
+    pub(super) fn observe(&mut self) {
+        if self.mode == Mode::Auto {
+            self.mode = Mode::Observe;
+            if let InputSource::Bpf(options) = &mut self.source {
+                options.observe = true;
+            }
+        }
     }
 
     /// Describes that a directory or a ring is not there, if that is so.

@@ -10,6 +10,7 @@ use perfring_export::{
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::fmt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -266,6 +267,18 @@ impl OutputConfig {
             same,
             settings,
             open,
+        })
+    }
+
+    /// Describes that the start waits for the reader of a named pipe, if that is so.
+    pub(super) fn describe_pipe(&self) -> Option<String> {
+        let file = self.file.as_ref()?;
+        let is_pipe = file.metadata().is_ok_and(|meta| meta.file_type().is_fifo());
+        is_pipe.then(|| {
+            format!(
+                "{} is a named pipe: the sidecar starts once a process reads it",
+                file.display()
+            )
         })
     }
 

@@ -295,14 +295,26 @@ impl Config {
         }
     }
 
+    /// Returns it with inputs that consume nothing unless that is said, if no output would get their records.
+    pub(crate) fn settled(mut self) -> Self {
+        if self.outputs.is_empty() {
+            self.inputs.iter_mut().for_each(Input::observe);
+        }
+        self
+    }
+
     /// Describes it, one item per line: for `--check`.
     #[must_use]
     pub fn describe(&self) -> Vec<String> {
-        let inputs = self
+        let settled = self.clone().settled();
+        let inputs = settled
             .inputs
             .iter()
             .flat_map(|input| std::iter::once(input.describe()).chain(input.describe_missing()));
-        let outputs = self.outputs.iter().map(OutputConfig::describe);
+        let outputs = self
+            .outputs
+            .iter()
+            .flat_map(|output| std::iter::once(output.describe()).chain(output.describe_pipe()));
         let rules = self.record_rules.iter().map(RecordRule::describe);
         let snapshots = self
             .snapshots

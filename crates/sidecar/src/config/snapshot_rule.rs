@@ -2,7 +2,7 @@
 
 use super::filter::{Severity, severity};
 use super::table::{ConfigError, Table};
-use perfring_export::{Rec, read_duration};
+use perfring_export::{Rec, read_duration, read_some_duration};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,6 +20,8 @@ pub struct SnapshotRule {
     pub keep: usize,
     /// Whether snapshots have the evidence of causes for `perfring why`, and what that says in a file beside each.
     pub why: bool,
+    /// A gap between two records counts in that file from this length on.
+    pub slower_than: Duration,
 }
 
 /// The trigger of a rule.
@@ -48,6 +50,8 @@ struct Keys {
     keep: usize,
     #[serde(default)]
     why: bool,
+    #[serde(default, deserialize_with = "read_some_duration")]
+    slower_than: Option<Duration>,
 }
 
 fn interval() -> Duration {
@@ -56,6 +60,10 @@ fn interval() -> Duration {
 
 fn keep() -> usize {
     10
+}
+
+fn slower_than() -> Duration {
+    Duration::from_nanos(perfring_why::Options::default().slower_than)
 }
 
 impl SnapshotRule {
@@ -80,10 +88,19 @@ impl SnapshotRule {
             },
         };
         let Keys { dir, min_interval, keep, why, .. } = keys;
+        if keep == 0 {
+            let what = "no snapshot would be kept: write 1 or more, or leave the [[snapshot]] out";
+            return Err(at.error_in("keep", what));
+        }
+        if keys.slower_than.is_some() && !why {
+            let what = "slower_than is for snapshots with why = true";
+            return Err(at.error_in("slower_than", what));
+        }
+        let slower_than = keys.slower_than.unwrap_or_else(slower_than);
         if dir.as_os_str().is_empty() {
             return Err(at.error_in("dir", "it is empty: name a directory for snapshots"));
         }
-        Ok(SnapshotRule { on, dir, min_interval, keep, why })
+        Ok(SnapshotRule { on, dir, min_interval, keep, why, slower_than })
     }
 
     /// Returns whether this record triggers the rule.
@@ -99,7 +116,14 @@ impl SnapshotRule {
     /// Creates a rule that only SIGUSR2 triggers.
     #[must_use]
     pub fn on_signal(dir: PathBuf) -> Self {
-        SnapshotRule { on: On::Signal, dir, min_interval: interval(), keep: keep(), why: false }
+        SnapshotRule {
+            on: On::Signal,
+            dir,
+            min_interval: interval(),
+            keep: keep(),
+            why: false,
+            slower_than: slower_than(),
+        }
     }
 
     pub(crate) fn waits_for_death(&self) -> bool {
@@ -128,8 +152,12 @@ impl SnapshotRule {
         )
     }
 
-    /// Says which permission is missing for causes.
-    pub(super) fn describe_missing(&self) -> Option<String> {
-        self.why.then(perfring_witness::missing).flatten()
+    /// Says that the directory is not there, and which permission is missing for causes.
+    pub(super) fn describe_missing(&self) -> impl Iterator<Item = String> {
+        let dir = self.dir.display();
+        let is_new = matches!(self.dir.try_exists(), Ok(false));
+        let is_new =
+            is_new.then(|| format!("{dir} does not exist yet: the first snapshot makes it"));
+        is_new.into_iter().chain(self.why.then(perfring_witness::missing).flatten())
     }
 }

@@ -135,6 +135,7 @@ impl Sidecar {
     /// [`StartError`].
     pub fn start(config: Config) -> Result<Self, StartError> {
         config.check()?;
+        let config = config.settled();
         // A ring whose file is truncated is only that ring's problem.
         install_sigbus_handler().map_err(StartError::SigbusHandler)?;
         let mut outputs = Outputs::new(config.settings.terms());

@@ -27,7 +27,7 @@ impl Sidecar {
         config: Result<Config, ConfigError>,
         say: &mut Say<'_>,
     ) -> Result<(), String> {
-        let checked = config.and_then(|config| config.check().map(|()| config));
+        let checked = config.and_then(|config| config.check().map(|()| config.settled()));
         let config = match checked {
             Ok(config) => config,
             Err(error) => return Err(format!("{error}; the old configuration stays")),
