@@ -6,6 +6,7 @@ use perfring_consumer::{
 };
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 
 /// How the holder of a seat is: what the ring and /proc say together.
@@ -40,8 +41,8 @@ impl State {
 #[derive(Debug, Default)]
 pub struct Processes {
     statuses: HashMap<u32, String>,
-    /// Devices and inodes of the files that they have open.
-    open: HashMap<u32, HashSet<(u64, u64)>>,
+    /// Devices and inodes of the files that they have open; `None` if this user may not see them.
+    open: HashMap<u32, Option<HashSet<(u64, u64)>>>,
 }
 
 impl Processes {
@@ -69,7 +70,12 @@ impl Processes {
     pub fn has_open(&mut self, pid: u32, location: &Location) -> bool {
         let Ok(ring) = fs::metadata(location.path()) else { return false };
         let open = self.open.entry(pid).or_insert_with(|| open_files(pid));
-        open.contains(&(ring.dev(), ring.ino()))
+        open.as_ref().is_some_and(|open| open.contains(&(ring.dev(), ring.ino())))
+    }
+
+    /// Returns the processes of which it was asked what they have open, and which this user may not see.
+    pub fn unseen(&self) -> impl Iterator<Item = u32> {
+        self.open.iter().filter(|(_, open)| open.is_none()).map(|(pid, _)| *pid)
     }
 }
 
@@ -96,17 +102,36 @@ fn value<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
-/// Returns the devices and inodes of the files that a process has open, if it is visible.
-fn open_files(pid: u32) -> HashSet<(u64, u64)> {
-    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+/// Returns the devices and inodes of the files that a process has open; `None` if this user may not see them.
+fn open_files(pid: u32) -> Option<HashSet<(u64, u64)>> {
+    let descriptors = match fs::read_dir(format!("/proc/{pid}/fd")) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return None,
+        descriptors => descriptors.into_iter().flatten().flatten(),
+    };
     let files = descriptors.filter_map(|descriptor| fs::metadata(descriptor.path()).ok());
-    files.map(|file| (file.dev(), file.ino())).collect()
+    Some(files.map(|file| (file.dev(), file.ino())).collect())
 }
 
-/// Returns whether a signal or a debugger has stopped this process; `None` if it is not visible.
-pub fn stopped(pid: u32) -> Option<bool> {
-    let status = status(pid);
-    value(&status, "State:").map(|_| is_stopped(&status))
+/// What `/proc/PID/stat` says of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// When it began, in ticks since the boot: another process that gets its number has another time.
+    pub began: u64,
+    /// A signal or a debugger has stopped it.
+    pub is_stopped: bool,
+}
+
+impl Life {
+    /// Asks about a process. `None` if it is not visible.
+    pub fn of(pid: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The program's name, in parentheses, may have spaces and parentheses itself.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let mut fields = fields.split_ascii_whitespace();
+        let is_stopped = fields.next()?.starts_with(['T', 't']);
+        // The 22nd field; the state is the third.
+        Some(Life { began: fields.nth(18)?.parse().ok()?, is_stopped })
+    }
 }
 
 /// Asks once, as [`Processes::has_open`] does.
@@ -129,7 +154,9 @@ mod tests {
         assert!(!dumps_core(&status("0")));
         assert!(!dumps_core("Name:\tCoreDumping: 1\nState:\tR (running)\n"), "a name says nothing");
         let stops = |state: &str| is_stopped(&format!("Name:\tState: T\nState:\t{state}\n"));
-        assert_eq!((stopped(std::process::id()), stopped(0)), (Some(false), None));
+        let own = Life::of(std::process::id()).unwrap();
+        assert!(own.began > 0 && !own.is_stopped);
+        assert_eq!((Life::of(std::process::id()), Life::of(0)), (Some(own), None));
         assert!(stops("T (stopped)") && stops("t (tracing stop)") && !stops("S (sleeping)"));
         let own = fs::read_to_string("/proc/self/status").unwrap();
         assert!(

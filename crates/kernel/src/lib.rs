@@ -59,7 +59,7 @@ pub use bpf_open::BpfOpenError;
 pub use bpf_options::{BpfOptions, BpfTime, UnknownBpfOption};
 pub use bpf_ring::{BpfRing, BpfStopper};
 pub use event::{EventKind, UnknownEvent};
-pub use open::{OpenError, Options, Target, open};
+pub use open::{OpenError, Options, Target, cpus, open};
 pub use perfring_ring::BpfFault;
 pub use perfring_shm::BpfPlace;
 pub use recorder::KernelRecorder;

@@ -373,8 +373,9 @@ fn threads(pid: u32) -> Result<Vec<i32>, OpenError> {
     }
 }
 
-/// Returns the processors that are on.
-fn cpus() -> Vec<i32> {
+/// Returns the processors that are on: on each of them, rings are opened.
+#[must_use]
+pub fn cpus() -> Vec<i32> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let cpus = cpu_list(text.trim());
     if !cpus.is_empty() {

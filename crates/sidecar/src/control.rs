@@ -17,7 +17,8 @@ pub enum Request {
     Status,
     /// That it reads its configuration again: answered once it is applied, or refused.
     Reload,
-    /// That it keeps what overwrite rings hold, as `[[snapshot]]` says. `snapshots` has the files.
+    /// That it keeps what overwrite rings hold, as `[[snapshot]]` says: answered once that is written. `snapshots` has the files:
+    /// `path`, `records`, and with `why = true` the text in `why`, which is written soon after the answer.
     Snapshot,
     /// That it delivers what the rings hold, and ends: answered then. `left` has what is left, by
     /// ring, in bytes; `said` its last message.

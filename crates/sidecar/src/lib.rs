@@ -40,6 +40,7 @@
 //! | an output without room | `engine/lanes.rs`, `engine/lane.rs`: what it lacks is read from the rings once more |
 //! | what rules leave out, and how that is reported | `engine/record_rules.rs`, `engine/reporting.rs` |
 //! | what `/readyz` says | `run/service.rs` decides; `engine/overdue.rs` measures how long outputs lack something; `run/health.rs` answers |
+//! | snapshots | `run/recorder.rs` takes them, `run/snapshots.rs` writes their files; `run/causes.rs` and `run/explainer.rs` for `why` |
 //! | requests over the control socket, signals | `run/requests.rs`, `run/answers.rs`; `signals.rs` |
 //! | a new configuration, the end | `run/new_config.rs`, `run/drain.rs` |
 //! | its own figures | `run/figures.rs`, the one table of their names |

@@ -9,3 +9,4 @@ mod metrics;
 mod priority;
 mod rules;
 mod scripted;
+mod snapshots;

@@ -1,15 +1,24 @@
 //! Opens the rings of the kernel's events.
 
 use crate::tasks::threads;
-use perfring_kernel::{EventKind, KernelRecorder, KernelRing, OpenError, Options, Target, open};
+use perfring_kernel::{
+    EventKind, KernelRecorder, KernelRing, OpenError, Options, Stopper, Target, cpus, open,
+};
 use perfring_why::witness::{FAULTS, KERNEL, Of};
 
 /// Bytes of the kernel's rings for switches, if this user may have so much.
 const SIZE: u64 = 4 << 20;
-/// The limit of all of them together, if the kernel overwrites their oldest events: they are copied at each snapshot.
-const KEPT: u64 = 64 << 20;
+/// Bytes of the kernel's rings for a process; and for switches, where the user may not have more.
+const PLAIN: u64 = 512 << 10;
 /// Bytes of the kernel's rings for a process, where the user may not have more.
 const SMALL: u64 = 64 << 10;
+/// The limit of all rings for the machine's switches together, and of all rings for processes, if the kernel overwrites their
+/// oldest events: they are copied at each snapshot.
+const KEPT: u64 = 64 << 20;
+/// A process gets this part of the bytes that are left for processes.
+const SHARE: u64 = 16;
+/// The least bytes of a ring.
+const LEAST: u64 = 16 << 10;
 /// The limit of descriptors for the events of a process.
 const DESCRIPTORS: usize = 1024;
 
@@ -34,13 +43,21 @@ pub(crate) enum Rings {
     Kept(Vec<Kept>),
 }
 
+/// What was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Opened {
+    pub(crate) stoppers: Vec<Stopper>,
+    /// That the rings are smaller than they should be.
+    pub(crate) smaller: Option<String>,
+}
+
 impl Rings {
     /// Opens the events of a process, or of all (0). `now` returns the time.
     pub(crate) fn open(
         &mut self,
         (of, pid): (Of, u32),
         now: impl Fn() -> u64,
-    ) -> Result<(), OpenError> {
+    ) -> Result<Opened, OpenError> {
         let begins = match of {
             Of::Switches => KERNEL.trim_end_matches('-'),
             Of::Faults => FAULTS,
@@ -49,62 +66,88 @@ impl Rings {
             0 => format!("{begins}-{cpu}"),
             pid => format!("{begins}-{pid}-{cpu}"),
         };
-        match self {
+        let (stoppers, smaller) = match self {
             Rings::Read(rings) => {
-                let opened = opened(of, pid, SIZE, open)?;
+                let size = if pid == 0 { SIZE } else { PLAIN };
+                let (opened, smaller) = opened(of, pid, size, open)?;
+                let stoppers = opened.iter().map(KernelRing::stopper).collect();
                 rings.extend(opened.into_iter().map(|ring| (name(ring.cpu()), ring)));
+                (stoppers, smaller)
             }
             Rings::Kept(rings) => {
-                let each = KEPT / cpus() as u64;
-                let size = (each.max(1) + 1).next_power_of_two() / 2;
-                let opened = opened(of, pid, size.clamp(SMALL, SIZE), KernelRecorder::open)?;
+                let of_processes = rings.iter().filter(|kept| kept.pid != 0);
+                let used = of_processes.map(|kept| kept.ring.data_size()).sum();
+                let size = kept_size(pid, cpus().len(), used);
+                let size = size.ok_or(OpenError::Memory { size: LEAST })?;
+                let (opened, smaller) = opened(of, pid, size, KernelRecorder::open)?;
+                let stoppers = opened.iter().map(KernelRecorder::stopper).collect();
                 let since = now();
                 rings.extend(opened.into_iter().map(|ring| {
                     let name = name(ring.cpu());
                     Kept { name, of, pid, ring, since }
                 }));
+                (stoppers, smaller)
             }
-        }
-        Ok(())
+        };
+        // A process has the small ones where its user may not lock more: its events are known for a shorter time.
+        let smaller = smaller.filter(|_| pid == 0).map(|size| {
+            format!(
+                "the kernel's rings of context switches have {size} bytes for each CPU, and {SIZE} would be better: raise \
+                 /proc/sys/kernel/perf_event_mlock_kb or `ulimit -l` (LimitMEMLOCK= of a systemd unit)"
+            )
+        });
+        Ok(Opened { stoppers, smaller })
     }
 }
 
-fn cpus() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+/// Returns the bytes of each ring in which the kernel overwrites its oldest events; `None` if no more is left. Rings of
+/// processes have `used` so many.
+fn kept_size(pid: u32, cpus: usize, used: u64) -> Option<u64> {
+    let cpus = cpus.max(1) as u64;
+    let size = |all: u64| (all / cpus).saturating_add(1).next_power_of_two() / 2;
+    if pid == 0 {
+        return Some(size(KEPT).clamp(SMALL, SIZE));
+    }
+    let left = KEPT.saturating_sub(used);
+    let size = size(left / SHARE).clamp(LEAST, PLAIN);
+    (size.saturating_mul(cpus) <= left).then_some(size)
 }
 
-/// Opens rings of this size, or smaller ones where the user may not have more.
+/// Opens rings of this size, or smaller ones where the user may not have more: then also returns their size.
 fn opened<R>(
     of: Of,
     pid: u32,
     size: u64,
     open: impl Fn(&Options) -> Result<Vec<R>, OpenError>,
-) -> Result<Vec<R>, OpenError> {
+) -> Result<(Vec<R>, Option<u64>), OpenError> {
     let events = match of {
         Of::Switches => vec![EventKind::Switches, EventKind::Tasks],
         Of::Faults => vec![EventKind::PageFaults],
     };
-    // Those of a process have the default first.
-    let (target, large, small) = match pid {
-        0 => (Target::System, Some(size), None),
-        pid => (Target::Process(pid), None, Some(SMALL)),
+    let (target, small) = match pid {
+        0 => (Target::System, PLAIN.min(size)),
+        pid => (Target::Process(pid), SMALL.min(size)),
     };
-    let needed = threads(pid).saturating_mul(cpus());
+    let needed = threads(pid).saturating_mul(cpus().len());
     if needed > DESCRIPTORS {
         return Err(OpenError::Descriptors { needed });
     }
-    let large = Options { events, data_size: large, ..Options::of(target) };
+    let large = Options { events, data_size: Some(size), ..Options::of(target) };
     match open(&large) {
-        Err(OpenError::Memory { .. }) => open(&Options { data_size: small, ..large }),
-        opened => opened,
+        Err(OpenError::Memory { .. }) if small < size => {
+            open(&Options { data_size: Some(small), ..large }).map(|rings| (rings, Some(small)))
+        }
+        opened => opened.map(|rings| (rings, None)),
     }
 }
 
 /// Returns what this user may not observe for snapshots, and what is evidence nevertheless: it opens the rings, and closes them.
 #[must_use]
 pub fn missing() -> Option<String> {
-    let opened = Rings::Kept(Vec::new()).open((Of::Switches, 0), || 0);
-    opened.err().map(|error| without(&error))
+    match Rings::Kept(Vec::new()).open((Of::Switches, 0), || 0) {
+        Ok(opened) => opened.smaller,
+        Err(error) => Some(without(&error)),
+    }
 }
 
 /// Says what a recording has nevertheless.
@@ -120,4 +163,38 @@ pub(crate) fn without(error: &OpenError) -> String {
         }
     };
     format!("{error}; {rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+    use super::*;
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    #[test]
+    fn all_rings_together_have_a_limit_whichever_cpus_this_process_may_use() {
+        let all = cpus().len();
+        let allowed = sched_getaffinity(None).unwrap();
+        let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap();
+        let mut one = CpuSet::new();
+        one.set(first);
+        sched_setaffinity(None, &one).unwrap();
+        assert_eq!(cpus().len(), all, "rings are opened for each CPU that is on");
+        sched_setaffinity(None, &allowed).unwrap();
+        let machine = |cpus: usize| kept_size(0, cpus, 0).unwrap() * cpus as u64;
+        assert_eq!(
+            [1, 2, 16, 64, 1000].map(machine),
+            [4 << 20, 8 << 20, 64 << 20, 64 << 20, 64_000 << 10]
+        );
+        for cpus in [1, 2, 7, 64, 300] {
+            let (mut used, mut processes) = (0, 0);
+            while let Some(size) = kept_size(17, cpus, used) {
+                assert!(size <= PLAIN);
+                used += size * cpus as u64;
+                processes += 1;
+            }
+            println!("{cpus} CPUs: {processes} processes, {used} bytes");
+            assert!(used <= KEPT, "{used} bytes of {cpus} CPUs");
+        }
+    }
 }

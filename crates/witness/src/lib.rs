@@ -10,21 +10,22 @@
 //! | `witness` | when which process, seat or machine is looked at, and what is said of it |
 //! | `process`, `seats`, `machine` | what a look finds |
 //! | `calls`, `tasks` | the files of /proc about threads |
-//! | `kernel`, `named_ring` | the kernel's rings, and the witness's own |
-//! | `recent`, `standing` | the evidence of a snapshot, and what already held when it begins |
+//! | `kernel`, `named_ring`, `voice` | the kernel's rings, and the witness's own with its writer |
+//! | `recent`, `history` | the evidence of a snapshot, and the states of seats that held already when it begins |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod calls;
 mod error;
+mod history;
 mod kernel;
 mod machine;
 mod named_ring;
 mod process;
 mod recent;
 mod seats;
-mod standing;
 mod tasks;
+mod voice;
 mod witness;
 
 pub use error::WitnessError;

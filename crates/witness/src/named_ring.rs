@@ -8,7 +8,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 /// Bytes of a witness's ring.
-const SIZE: u64 = 4 << 20;
+pub(crate) const SIZE: u64 = 4 << 20;
 
 /// A ring whose file loses its name when this is dropped.
 #[derive(Debug)]

@@ -2,25 +2,22 @@
 
 use crate::calls::call_of;
 use crate::tasks::{Scheduled, scheduled};
+use crate::voice::Voice;
 use perfring_consumer::advanced::MachineClock;
 use perfring_figures::cgroup::{CpuStat, MemoryStat};
-use perfring_figures::process::stopped;
-use perfring_producer::Producer;
-use perfring_types::PodRecord;
+use perfring_figures::process::Life;
+use perfring_kernel::Stopper;
 use perfring_why::witness::{Call, Delay, Memory, Stop, Throttle, Turn};
 use std::collections::{HashMap, HashSet};
 
-/// Publishes a record. The ring takes any of them: it overwrites its oldest ones.
-pub(crate) fn say<T: PodRecord>(producer: &mut Producer, record: &T) {
-    let _ = producer.publish_pod(record);
-}
-
 #[derive(Debug)]
 pub(crate) struct Process {
-    /// Whether its switches are recorded for itself, and its page faults.
-    pub(crate) switches: bool,
-    pub(crate) faults: bool,
+    /// The kernel's rings of its switches, and of its page faults; `None` if these are not recorded for it alone.
+    pub(crate) switches: Option<Vec<Stopper>>,
+    pub(crate) faults: Option<Vec<Stopper>>,
     pub(crate) stopped: bool,
+    /// When it began: another process may get its number.
+    began: Option<u64>,
     /// When it was looked at last, ns of the timestamps' clock.
     looked: u64,
     cpu_stat: Option<CpuStat>,
@@ -57,7 +54,12 @@ struct Seen {
 
 impl Process {
     /// Begins to look at it.
-    pub(crate) fn begin(pid: u32, looked: u64, switches: bool, faults: bool) -> Self {
+    pub(crate) fn begin(
+        pid: u32,
+        looked: u64,
+        switches: Option<Vec<Stopper>>,
+        faults: Option<Vec<Stopper>>,
+    ) -> Self {
         let cpu_stat = CpuStat::of(pid);
         let reading = |totals| Reading { time: looked, totals };
         let throttled = cpu_stat.as_ref().and_then(CpuStat::throttled_ns).map(reading);
@@ -69,6 +71,7 @@ impl Process {
             switches,
             faults,
             stopped: false,
+            began: Life::of(pid).map(|life| life.began),
             looked,
             cpu_stat,
             throttled,
@@ -78,18 +81,27 @@ impl Process {
         }
     }
 
+    /// Stops the kernel's rings of its events.
+    pub(crate) fn stop(&self) {
+        let rings = [&self.switches, &self.faults];
+        rings.into_iter().flatten().flatten().for_each(|ring| drop(ring.stop()));
+    }
+
     /// Looks at it, and says what has changed. Returns whether it still exists.
-    pub(crate) fn look(&mut self, pid: u32, clock: &MachineClock, producer: &mut Producer) -> bool {
+    pub(crate) fn look(&mut self, pid: u32, clock: &MachineClock, voice: &Voice) -> bool {
         // Read before the look, and so not later than what the look finds.
         let now = clock.now_ns();
-        let found = stopped(pid);
+        let found = Life::of(pid).filter(|life| Some(life.began) == self.began);
         // A process that is gone is not stopped any more.
-        let is_stopped = found == Some(true);
+        let is_stopped = found.is_some_and(|life| life.is_stopped);
         let before = std::mem::replace(&mut self.looked, now);
         if is_stopped || self.stopped {
             self.stopped = is_stopped;
             let turn = if is_stopped { Turn::Begin } else { Turn::End };
-            say(producer, &Stop { pid, turn: turn.into(), before, look: now });
+            voice.say(&Stop { pid, turn: turn.into(), before, look: now });
+        }
+        if found.is_none() {
+            return false;
         }
         if let Some(stat) = &self.cpu_stat
             && let Some(total) = stat.throttled_ns()
@@ -98,7 +110,7 @@ impl Process {
                 Reading::replace(&mut self.throttled, now, total);
             let (version, added) = (stat.version, total.saturating_sub(totals));
             if added > 0 {
-                say(producer, &Throttle { pid, version, before, added });
+                voice.say(&Throttle { pid, version, before, added });
             }
         }
         if let Some(memory) = &self.memory
@@ -109,16 +121,16 @@ impl Process {
                 (total.0.saturating_sub(totals.0), total.1.saturating_sub(totals.1));
             if high > 0 && added > 0 {
                 let high = u32::try_from(high).unwrap_or(u32::MAX);
-                say(producer, &Memory { pid, high, before, added });
+                voice.say(&Memory { pid, high, before, added });
             }
         }
         let mut there = HashSet::new();
         for scheduled in scheduled(pid) {
             there.insert(scheduled.tid);
-            self.look_at_thread(pid, before, scheduled, clock, producer);
+            self.look_at_thread(pid, before, scheduled, clock, voice);
         }
         self.threads.retain(|tid, _| there.contains(tid));
-        found.is_some()
+        true
     }
 
     fn look_at_thread(
@@ -127,7 +139,7 @@ impl Process {
         before: u64,
         scheduled: Scheduled,
         clock: &MachineClock,
-        producer: &mut Producer,
+        voice: &Voice,
     ) {
         let Scheduled { tid, delay, times } = scheduled;
         let now = Seen { scheduled, in_call: false };
@@ -135,7 +147,7 @@ impl Process {
         let last = self.threads.insert(tid, now);
         let added = last.as_ref().map_or(0, |last| delay.saturating_sub(last.scheduled.delay));
         if added > 0 {
-            say(producer, &Delay { pid, tid, before, added });
+            voice.say(&Delay { pid, tid, before, added });
         }
         // Since it got a CPU last, a look has found it in the call in which it still is.
         let mut in_call = last.is_some_and(|last| last.in_call && last.scheduled.times == times);
@@ -145,10 +157,26 @@ impl Process {
                 let mut name = [0; 32];
                 let len = call.len().min(name.len());
                 name[..len].copy_from_slice(&call.as_bytes()[..len]);
-                say(producer, &Call { pid, tid, look, name });
+                voice.say(&Call { pid, tid, look, name });
                 in_call = true;
             }
         }
         self.threads.entry(tid).and_modify(|seen| seen.in_call = in_call);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+    use super::*;
+
+    #[test]
+    fn a_number_that_another_process_got_is_not_the_process() {
+        let (clock, me) = (MachineClock::find().unwrap(), std::process::id());
+        let (voice, _ring) = Voice::new().unwrap();
+        let mut process = Process::begin(me, clock.now_ns(), None, None);
+        assert!(process.look(me, &clock, &voice));
+        process.began = process.began.map(|began| began - 1);
+        assert!(!process.look(me, &clock, &voice));
     }
 }

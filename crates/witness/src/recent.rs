@@ -21,7 +21,7 @@ pub type FrozenRing = (Origin, Box<dyn Source>);
 /// Evidence that is there without a reader: rings in which the kernel overwrites its oldest events, and the witness's own.
 ///
 /// ```
-/// use perfring_consumer::Location;
+/// use perfring_consumer::{Location, advanced::MachineClock};
 /// use perfring_witness::{Followed, Recent};
 /// # use perfring_producer::{Options, Producer};
 /// # let dir = tempfile::tempdir()?;
@@ -30,8 +30,8 @@ pub type FrozenRing = (Origin, Box<dyn Source>);
 /// let followed = [Followed { location: Location::from(&*path), uuid: orders.layout().uuid }];
 /// let mut recent = Recent::begin(followed.clone())?;
 /// let _wait = recent.look(followed.clone()); // from time to time
-/// let now = recent.look_last(followed); // then copy the rings themselves
-/// let evidence = recent.freeze(now, 1)?; // the numbers of its rings begin with 1
+/// let copied = MachineClock::find()?.now_ns(); // the rings themselves
+/// let evidence = recent.freeze(followed, copied, 1)?; // the numbers of its rings begin with 1
 /// assert!(evidence.iter().any(|(origin, _)| origin.name == "perfring-why"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -60,9 +60,8 @@ impl Recent {
         Ok(Recent { witness, own, begun, ended: Vec::new(), next_ended: Instant::now() })
     }
 
-    /// Returns what this user may not observe, and what is evidence nevertheless.
-    #[must_use]
-    pub fn missing(&self) -> Option<&str> {
+    /// Returns what [`Witness::missing`] does.
+    pub fn missing(&self) -> impl Iterator<Item = String> {
         self.witness.missing()
     }
 
@@ -72,15 +71,7 @@ impl Recent {
         self.witness.look(rings)
     }
 
-    /// Looks at them now, and returns the time: what happens later is no evidence. Then copy the rings, and call
-    /// [`Recent::freeze`].
-    pub fn look_last(&mut self, rings: impl IntoIterator<Item = Followed>) -> u64 {
-        self.witness.hurry();
-        self.witness.look(rings);
-        self.witness.now()
-    }
-
-    /// Drops the rings of processes that have ended some time ago.
+    /// Drops the rings of processes that have ended, or have left their seats, some time ago.
     fn forget_ended(&mut self) {
         let now = Instant::now();
         if now < self.next_ended {
@@ -104,13 +95,20 @@ impl Recent {
         ended.retain(|(_, since)| now.duration_since(*since) <= AFTER);
     }
 
-    /// Returns the evidence up to a time, as rings of a recording; the first one gets this number. The witness continues.
+    /// Looks at the processes of these rings now, and returns the evidence as rings of a recording; the first one gets this
+    /// number. The witness continues.
     ///
-    /// In a recording of them, switches are known from the moment on from which the rings of all CPUs have them.
+    /// In a recording of them, switches are known from the moment on from which the rings of all CPUs have them, and up to
+    /// `until`. Up to that time, copies of the rings have all records. A thread that wrote none of them did not write.
     ///
     /// # Errors
     /// [`WitnessError`].
-    pub fn freeze(&mut self, until: u64, first: u32) -> Result<Vec<FrozenRing>, WitnessError> {
+    pub fn freeze(
+        &mut self,
+        followed: impl IntoIterator<Item = Followed>,
+        until: u64,
+        first: u32,
+    ) -> Result<Vec<FrozenRing>, WitnessError> {
         let mut rings: Vec<FrozenRing> = Vec::new();
         let mut number = first..;
         let mut id = || number.next().unwrap_or(u32::MAX);
@@ -133,6 +131,8 @@ impl Recent {
                 rings.push((shapes.origin().clone(), Box::new(snapshot)));
             }
         }
+        self.witness.hurry();
+        self.witness.look(followed);
         let own = self.own.snapshot()?.into_iter();
         let from = own.clone().map(|own| oldest(&own)).fold(self.begun, u64::max);
         watches.iter_mut().for_each(|(_, _, begun)| *begun = from.max(*begun));

@@ -1,19 +1,18 @@
 //! The witness: the kernel's switches around the rings' records, and what /proc says of their processes.
 
 use crate::error::WitnessError;
+use crate::history::{Entry, History};
 use crate::kernel::{Kept, Rings, without};
 use crate::machine::Machine;
 use crate::named_ring::NamedRing;
-use crate::process::{Process, say};
+use crate::process::Process;
 use crate::seats::{SeatSeen, released, seats};
-use crate::standing::Standing;
 use crate::tasks::{names, tasks};
+use crate::voice::Voice;
 use perfring_consumer::{Location, Snapshot, advanced::MachineClock, stat::Stat};
 use perfring_figures::process::Processes;
-use perfring_kernel::{KernelRing, OpenError};
-use perfring_producer::Producer;
-use perfring_types::PodRecord;
-use perfring_why::witness::{Held, Of, Reader, RingWriter, SeatOf, Turn, Watch, schemas};
+use perfring_kernel::{KernelRing, OpenError, Stopper};
+use perfring_why::witness::{Held, Of, Reader, RingWriter, SeatOf, Turn, Watch};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -49,7 +48,7 @@ pub struct Followed {
 /// let (mut witness, ring) = Witness::begin(Files::One, [followed.clone()])?;
 /// let mut evidence = Observer::attach(ring.location(), Start::Oldest)?;
 /// drop(ring); // the ring has no name from now on
-/// if let Some(missing) = witness.missing() {
+/// for missing in witness.missing() {
 ///     eprintln!("{missing}");
 /// }
 /// let kernel: Vec<_> = witness.opened().collect(); // to be read with the rest
@@ -59,31 +58,23 @@ pub struct Followed {
 /// ```
 #[derive(Debug)]
 pub struct Witness {
-    producer: Producer,
+    voice: Voice,
     clock: MachineClock,
     kernel: Kernel,
     rings: Rings,
-    /// What this user may not observe.
+    /// What this user may not observe, as the kernel said when its rings were opened.
     missing: Option<String>,
+    /// A process whose open files this user may not see.
+    unseen: Option<u32>,
     machine: Machine,
     /// Processes that have a seat of a ring, and have that ring open, with what was last said of them.
     processes: HashMap<u32, Process>,
-    /// What was last said of each seat.
-    seats: HashMap<([u8; 16], u32, u32), Said>,
+    /// What was said of each seat.
+    seats: HashMap<([u8; 16], u32, u32), History>,
     next_look: Instant,
     next_seats: Instant,
     /// When all that still holds is said again, if it is: for a recording of several files.
     next_repeat: Option<Instant>,
-}
-
-/// What was last said of a seat.
-#[derive(Debug)]
-struct Said {
-    seat: SeatSeen,
-    /// Since when, ns of the timestamps' clock.
-    since: u64,
-    /// Since when its holder is the only writer of the ring.
-    writes_since: Option<u64>,
 }
 
 /// What a recording consists of.
@@ -118,11 +109,7 @@ impl Witness {
         files: Files,
         rings: impl IntoIterator<Item = Followed>,
     ) -> Result<(Self, NamedRing), WitnessError> {
-        let ring = NamedRing::new()?;
-        let mut producer = Producer::create(ring.location(), &NamedRing::options())?;
-        for schema in schemas() {
-            producer.register(&schema)?;
-        }
+        let (voice, ring) = Voice::new()?;
         let clock = MachineClock::find()?;
         let mut rings_of_kernel = match files {
             Files::One | Files::Several => Rings::Read(Vec::new()),
@@ -130,20 +117,25 @@ impl Witness {
         };
         let opened = rings_of_kernel.open((Of::Switches, 0), || clock.now_ns());
         let kernel = match &opened {
-            Ok(()) => Kernel::Machine,
+            Ok(_) => Kernel::Machine,
             Err(OpenError::Missing | OpenError::Unknown { .. } | OpenError::Overwrite) => {
                 Kernel::Nothing
             }
             Err(_) => Kernel::Processes,
         };
+        let missing = match opened {
+            Ok(opened) => opened.smaller,
+            Err(error) => Some(without(&error)),
+        };
         let now = Instant::now();
         let mut witness = Witness {
-            producer,
+            voice,
             machine: Machine::new(clock.now_ns()),
             clock,
             kernel,
             rings: rings_of_kernel,
-            missing: opened.err().map(|error| without(&error)),
+            missing,
+            unseen: None,
             processes: HashMap::new(),
             seats: HashMap::new(),
             next_look: now,
@@ -158,10 +150,16 @@ impl Witness {
         Ok((witness, ring))
     }
 
-    /// Returns what this user may not observe, and what is evidence nevertheless.
-    #[must_use]
-    pub fn missing(&self) -> Option<&str> {
-        self.missing.as_deref()
+    /// Returns what this user may not observe, and what is evidence nevertheless: a sentence for each permission, as far as a look
+    /// has found that it is missing.
+    pub fn missing(&self) -> impl Iterator<Item = String> {
+        let unseen = self.unseen.map(|pid| {
+            format!(
+                "this user may not see the open files of process {pid}: this needs the same user, or CAP_SYS_PTRACE; without \
+                 that, the recording has no stops, run delays, throttling, system calls and page faults of such processes"
+            )
+        });
+        self.missing.clone().into_iter().chain(unseen)
     }
 
     /// Returns the rings of the kernel that were opened since the last call, with their names: by these names they are evidence.
@@ -174,9 +172,9 @@ impl Witness {
     }
 
     /// Says that the machine is watched, and the names of its tasks: those that began before have no record of theirs.
-    fn say_machine(&mut self) {
+    fn say_machine(&self) {
         if self.kernel == Kernel::Machine && self.says_watches() {
-            tasks(|comm| self.say(&comm));
+            tasks(|comm| self.voice.say(&comm));
             self.say_watch(0, Of::Switches, Turn::Begin);
         }
     }
@@ -193,7 +191,7 @@ impl Witness {
         let mut processes = std::mem::take(&mut self.processes);
         for (pid, process) in &mut processes {
             process.stopped = false;
-            self.say_process(*pid, process);
+            self.say_process(*pid, process, Turn::Begin);
         }
         self.processes = processes;
         self.say_machine();
@@ -217,12 +215,16 @@ impl Witness {
                 {
                     let seats = seats(&stat, &location, &mut processes);
                     self.see_positions(uuid, look, &stat, &seats);
-                    for seat in seats {
-                        self.see(uuid, seat);
-                    }
+                    self.see(uuid, seats);
                 }
             }
             self.seats.retain(|(ring, _, _), _| known.contains(ring));
+            self.watch_holders();
+            let unseen: Vec<u32> = processes.unseen().collect();
+            // The sentence names one process while that process is there.
+            if self.unseen.is_none_or(|pid| !unseen.contains(&pid)) {
+                self.unseen = unseen.into_iter().min();
+            }
             let wait = SEATS.max(own_time().saturating_sub(begun).saturating_mul(20));
             self.next_seats = now.checked_add(wait).unwrap_or(now);
         }
@@ -236,91 +238,113 @@ impl Witness {
     }
 
     fn look_at_processes(&mut self) {
-        let Witness { producer, clock, processes, machine, .. } = self;
-        processes.retain(|pid, process| process.look(*pid, clock, producer));
+        let Witness { voice, clock, processes, machine, .. } = self;
+        processes.retain(|pid, process| process.look(*pid, clock, voice));
         let changes = machine.look(clock.now_ns());
-        changes.steals.iter().for_each(|steal| say(producer, steal));
-        changes.suspend.iter().for_each(|suspend| say(producer, suspend));
-        changes.clock.iter().for_each(|clock| say(producer, clock));
+        changes.steals.iter().for_each(|steal| voice.say(steal));
+        changes.suspend.iter().for_each(|suspend| voice.say(suspend));
+        changes.clock.iter().for_each(|clock| voice.say(clock));
     }
 
     /// Says how far consumers are, and for which producer the others wait.
-    fn see_positions(&mut self, ring: [u8; 16], look: u64, stat: &Stat, seats: &[SeatSeen]) {
+    fn see_positions(&self, ring: [u8; 16], look: u64, stat: &Stat, seats: &[SeatSeen]) {
         for seat in seats.iter().filter(|seat| seat.here) {
             let (number, pid) = (seat.number, seat.owner.pid);
             if let (true, Some(held)) = (seat.holds_up, &stat.held_up) {
                 let since = u64::try_from(held.since.as_nanos()).unwrap_or(u64::MAX);
-                self.say(&Held { ring, number, pid, look, since });
+                self.voice.say(&Held { ring, number, pid, look, since });
             }
             // This process reads late by its `--delay`.
             let is_other = pid != std::process::id();
             if let (SeatOf::Consumer, true, Some(pos)) =
                 (seat.role, is_other, released(stat, number))
             {
-                self.say(&Reader { ring, number, pid, pos, look });
+                self.voice.say(&Reader { ring, number, pid, pos, look });
             }
         }
     }
 
-    /// Says what has changed of a seat, and begins to watch its holder.
-    fn see(&mut self, uuid: [u8; 16], seat: SeatSeen) {
-        let pid = seat.owner.pid;
-        let key = (uuid, seat.role as u32, seat.number);
-        let before = self.seats.get(&key);
-        if before.is_some_and(|before| before.seat == seat) {
-            return;
-        }
-        let same = before.filter(|before| before.seat.here && before.seat.owner == seat.owner);
-        let mut writes_since = same.and_then(|before| before.writes_since);
-        if seat.writes_alone && seat.here && same.is_none() {
-            self.say(&RingWriter { ring: uuid, pid });
-            writes_since = Some(self.clock.now_ns());
-        }
-        if seat.here && !self.processes.contains_key(&pid) {
-            self.begin_process(pid);
-        }
-        self.say(&seat.record(uuid));
+    /// Says what has changed of a ring's seats. All records of it have one time: they show which seats one look found together.
+    fn see(&mut self, ring: [u8; 16], seats: Vec<SeatSeen>) {
         let since = self.clock.now_ns();
-        self.seats.insert(key, Said { seat, since, writes_since });
+        for seat in seats {
+            let history = self.seats.entry((ring, seat.role as u32, seat.number)).or_default();
+            let before = history.newest();
+            if before.is_some_and(|before| before.seat == seat) {
+                continue;
+            }
+            let same = before.filter(|before| before.seat.here && before.seat.owner == seat.owner);
+            let mut writes = same.is_some_and(|before| before.writes);
+            if seat.writes_alone && seat.here && same.is_none() {
+                self.voice.say_at(since, &RingWriter { ring, pid: seat.owner.pid });
+                writes = true;
+            }
+            self.voice.say_at(since, &seat.record(ring));
+            let published = self.voice.published();
+            // A recording has all that was said.
+            if !matches!(self.rings, Rings::Kept(_)) {
+                *history = History::default();
+            }
+            history.add(Entry { seat, since, writes, published });
+        }
+    }
+
+    /// Begins to watch the processes that now have a seat, and ends that of those without one.
+    fn watch_holders(&mut self) {
+        let seats = self.seats.values().filter_map(History::newest).map(|newest| &newest.seat);
+        let holders: HashSet<u32> =
+            seats.filter(|seat| seat.here).map(|seat| seat.owner.pid).collect();
+        for pid in &holders {
+            if !self.processes.contains_key(pid) {
+                self.begin_process(*pid);
+            }
+        }
+        // A process that is stopped is looked at until it continues.
+        let is_left =
+            |(pid, process): &(&u32, &Process)| !holders.contains(pid) && !process.stopped;
+        let left: Vec<u32> = self.processes.iter().filter(is_left).map(|(pid, _)| *pid).collect();
+        for pid in left {
+            let Some(process) = self.processes.remove(&pid) else { continue };
+            process.stop();
+            self.say_process(pid, &process, Turn::End);
+        }
     }
 
     /// Begins to watch a process that has a ring open.
     fn begin_process(&mut self, pid: u32) {
         let looked = self.clock.now_ns();
-        let faulty = self.processes.values().filter(|process| process.faults).count();
+        let faulty = self.processes.values().filter(|process| process.faults.is_some()).count();
         // A process of another user has none.
-        let switches = matches!(self.kernel, Kernel::Processes) && self.watch(pid, Of::Switches);
-        let faults = !matches!(self.kernel, Kernel::Nothing)
-            && faulty < FAULTY
-            && self.watch(pid, Of::Faults);
-        let process = Process::begin(pid, looked, switches, faults);
-        self.say_process(pid, &process);
+        let switches =
+            matches!(self.kernel, Kernel::Processes).then(|| self.watch(pid, Of::Switches));
+        let faults = (!matches!(self.kernel, Kernel::Nothing) && faulty < FAULTY)
+            .then(|| self.watch(pid, Of::Faults));
+        let process = Process::begin(pid, looked, switches.flatten(), faults.flatten());
+        self.say_process(pid, &process, Turn::Begin);
         self.processes.insert(pid, process);
     }
 
-    /// Opens events of a process. Returns whether the kernel allows them.
-    fn watch(&mut self, pid: u32, of: Of) -> bool {
+    /// Opens events of a process, if the kernel allows that.
+    fn watch(&mut self, pid: u32, of: Of) -> Option<Vec<Stopper>> {
         let Witness { rings, clock, .. } = self;
-        rings.open((of, pid), || clock.now_ns()).is_ok()
+        rings.open((of, pid), || clock.now_ns()).ok().map(|opened| opened.stoppers)
     }
 
-    /// Says which events of a process are recorded, and the names of its threads where no others are known.
-    fn say_process(&mut self, pid: u32, process: &Process) {
+    /// Says which events of a process are recorded from now on or no more, and the names of its threads where no others are
+    /// known.
+    fn say_process(&self, pid: u32, process: &Process, turn: Turn) {
         if !self.says_watches() {
             return;
         }
-        if process.switches {
-            self.say_watch(pid, Of::Switches, Turn::Begin);
-            names(pid, |comm| self.say(&comm));
+        if process.switches.is_some() {
+            self.say_watch(pid, Of::Switches, turn);
+            if turn == Turn::Begin {
+                names(pid, |comm| self.voice.say(&comm));
+            }
         }
-        if process.faults {
-            self.say_watch(pid, Of::Faults, Turn::Begin);
+        if process.faults.is_some() {
+            self.say_watch(pid, Of::Faults, turn);
         }
-    }
-
-    /// Returns the time, ns of the timestamps' clock.
-    pub(crate) fn now(&self) -> u64 {
-        self.clock.now_ns()
     }
 
     /// Makes everything due for the next look.
@@ -337,62 +361,57 @@ impl Witness {
         }
     }
 
-    /// Returns what held already at a time, in a ring of its own: seats, writers and names; and when which events are there. No
-    /// evidence is later than `until`.
+    /// Returns what held already at a time, in a separate ring: seats, writers and names; and when which events are there, up to
+    /// `until`.
     pub(crate) fn standing(
         &self,
         from: u64,
         until: u64,
         watches: &[(Of, u32, u64)],
     ) -> Result<Snapshot, WitnessError> {
-        let standing = Standing::new()?;
-        for ((ring, _, _), said) in &self.seats {
-            if said.since <= from {
-                standing.say(from, &said.seat.record(*ring));
+        let (standing, ring) = Voice::new()?;
+        for ((uuid, _, _), history) in &self.seats {
+            let Some(Entry { seat, writes, .. }) = history.at(from) else { continue };
+            if *writes {
+                standing.say_at(from, &RingWriter { ring: *uuid, pid: seat.owner.pid });
             }
-            if said.writes_since.is_some_and(|since| since <= from) {
-                standing.say(from, &RingWriter { ring: *ring, pid: said.seat.owner.pid });
-            }
+            standing.say_at(from, &seat.record(*uuid));
         }
         match self.kernel {
-            Kernel::Machine => tasks(|comm| standing.say(from, &comm)),
-            _ => {
-                self.processes.keys().for_each(|pid| names(*pid, |comm| standing.say(from, &comm)))
-            }
+            Kernel::Machine => tasks(|comm| standing.say_at(from, &comm)),
+            _ => self
+                .processes
+                .keys()
+                .for_each(|pid| names(*pid, |comm| standing.say_at(from, &comm))),
         }
         let mut watches = watches.to_vec();
         watches.sort_by_key(|(_, _, begun)| *begun);
         for (of, pid, begun) in &watches {
             let turn = Turn::Begin.into();
-            standing.say(*begun, &Watch { pid: *pid, of: (*of).into(), turn });
+            standing.say_at(*begun, &Watch { pid: *pid, of: (*of).into(), turn });
         }
         for (of, pid, _) in watches.iter().filter(|(of, _, _)| *of == Of::Switches) {
             let turn = Turn::End.into();
-            standing.say(until, &Watch { pid: *pid, of: (*of).into(), turn });
+            standing.say_at(until, &Watch { pid: *pid, of: (*of).into(), turn });
         }
-        standing.end()
+        Ok(Snapshot::take(ring.location())?)
     }
 
     /// Ends the watch: what is published before this moment is evidence.
-    pub fn end(&mut self) {
+    pub fn end(&self) {
         match self.kernel {
             Kernel::Machine => self.say_watch(0, Of::Switches, Turn::End),
             Kernel::Processes => {
-                let watched = self.processes.iter().filter(|(_, process)| process.switches);
-                let pids: Vec<u32> = watched.map(|(pid, _)| *pid).collect();
-                pids.into_iter().for_each(|pid| self.say_watch(pid, Of::Switches, Turn::End));
+                let watched =
+                    self.processes.iter().filter(|(_, process)| process.switches.is_some());
+                watched.for_each(|(pid, _)| self.say_watch(*pid, Of::Switches, Turn::End));
             }
             Kernel::Nothing => {}
         }
     }
 
-    fn say_watch(&mut self, pid: u32, of: Of, turn: Turn) {
-        self.say(&Watch { pid, of: of.into(), turn: turn.into() });
-    }
-
-    /// Publishes a record. The ring takes any of them: it overwrites its oldest ones.
-    fn say<T: PodRecord>(&mut self, record: &T) {
-        say(&mut self.producer, record);
+    fn say_watch(&self, pid: u32, of: Of, turn: Turn) {
+        self.voice.say(&Watch { pid, of: of.into(), turn: turn.into() });
     }
 }
 
@@ -401,3 +420,7 @@ fn own_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs().try_into().unwrap_or(0))
 }
+
+#[cfg(test)]
+#[path = "witness_tests.rs"]
+mod tests;

@@ -1,13 +1,15 @@
 //! Answers to requests over the control socket.
 
 use super::figures::Present;
-use super::{Reload, Sidecar, status};
+use super::{DEATHS, Reload, Sidecar, status};
 use crate::config::Input;
 use crate::control::Request;
 use crate::log::Say;
 use crate::signals::Signals;
+use perfring_export::later;
 use serde_json::{Value, json};
 use signal_hook::consts::SIGTERM;
+use std::time::Instant;
 
 impl Sidecar {
     /// Answers all requests that came. Without `reload` it is ending, and does nothing new.
@@ -39,7 +41,7 @@ impl Sidecar {
                     }
                 },
                 (Request::Snapshot, Some(_)) => match self.snapshot_all(say) {
-                    Ok(files) => asked.done(json!({ "snapshots": files })),
+                    Ok(numbers) => self.recorder.answer(asked, numbers),
                     Err(sentence) => asked.refuse(&sentence),
                 },
             }
@@ -60,24 +62,39 @@ impl Sidecar {
         Ok(self.engine.retry(output))
     }
 
-    /// Keeps what overwrite rings hold, by each rule, as it is asked to. Returns the files.
-    pub(super) fn snapshot_all(&mut self, say: &mut Say<'_>) -> Result<Vec<Value>, String> {
+    /// Keeps what overwrite rings hold, by each rule, as it is asked to. Returns the numbers of the snapshots.
+    fn snapshot_all(&mut self, say: &mut Say<'_>) -> Result<Vec<u64>, String> {
         if self.config.snapshots.is_empty() {
             let sentence = "no snapshot is written: no [[snapshot]] names a directory";
             say.warn(sentence);
             return Err(sentence.to_owned());
         }
-        let (mut files, mut failed) = (Vec::new(), None);
+        let rules = self.config.snapshots.iter().enumerate();
+        let taken = rules.filter_map(|(at, rule)| {
+            self.recorder.snapshot(at, rule, "signal", true, &self.engine, say)
+        });
+        Ok(taken.collect())
+    }
+
+    /// Keeps what overwrite rings hold, by the rules that are met, and if a signal asks for it.
+    pub(super) fn take_snapshots(&mut self, signals: &Signals, now: Instant, say: &mut Say<'_>) {
+        if signals.take_snapshot() {
+            let _ = self.snapshot_all(say); // which says that there is no rule
+        }
+        let met = self.engine.met();
+        let mut died = Vec::new();
+        if self.config.snapshots.iter().any(|rule| rule.waits_for_death())
+            && now >= self.timers.deaths
+        {
+            self.timers.deaths = later(now, DEATHS);
+            died = self.engine.deaths();
+        }
         for (at, rule) in self.config.snapshots.iter().enumerate() {
-            match self.recorder.snapshot(at, rule, "signal", true, &self.engine, say) {
-                Some(Ok((path, records))) => {
-                    files.push(json!({ "path": path.display().to_string(), "records": records }));
-                }
-                Some(Err(sentence)) => failed = Some(sentence),
-                None => {}
+            let on_death = rule.waits_for_death() && !died.is_empty();
+            if met & (1 << at.min(63)) != 0 || on_death {
+                self.recorder.snapshot(at, rule, &rule.reason(), false, &self.engine, say);
             }
         }
-        failed.map_or(Ok(files), Err)
     }
 
     /// Says what is read and written, and the addresses of the sidecar itself.

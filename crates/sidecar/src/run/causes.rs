@@ -1,12 +1,9 @@
-//! The evidence of causes, while a rule wants snapshots with it, and their explanations.
+//! The evidence of causes, while a rule wants snapshots with it.
 
-use super::explainer::Explainer;
 use crate::engine::Engine;
-use crate::log::Say;
-use perfring_consumer::Location;
-use perfring_export::{FileMode, later};
+use perfring_consumer::{Location, advanced::MachineClock};
+use perfring_export::later;
 use perfring_witness::{Followed, FrozenRing, Recent, WitnessError};
-use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -15,16 +12,14 @@ use std::time::{Duration, Instant};
 /// The interval at which the witness learns which rings there are.
 const RINGS: Duration = Duration::from_millis(100);
 
-/// A witness with a thread of its own: rings are read no later because of its looks, and it looks also while this process writes
-/// a file.
+/// A witness with its own thread: rings are read no later because of its looks, and it looks also while outputs write.
 #[derive(Debug)]
 pub(super) struct Causes {
     shared: Arc<Shared>,
     /// The thread ends when this is dropped.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    explainer: Explainer,
-    missing: Option<String>,
+    clock: MachineClock,
     next: Instant,
 }
 
@@ -32,6 +27,8 @@ pub(super) struct Causes {
 struct Shared {
     recent: Mutex<Recent>,
     rings: Mutex<Arc<[Followed]>>,
+    /// What this user may not observe.
+    missing: Mutex<Vec<String>>,
 }
 
 impl Shared {
@@ -39,48 +36,67 @@ impl Shared {
         let rings = lock(&self.rings).clone();
         (0..rings.len()).filter_map(move |at| rings.get(at).cloned())
     }
+
+    fn look(&self) -> Duration {
+        let mut recent = lock(&self.recent);
+        let wait = recent.look(self.rings());
+        *lock(&self.missing) = recent.missing().collect();
+        wait
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What the witness has of the time before a snapshot.
+#[derive(Debug)]
+pub(super) struct Evidence {
+    shared: Arc<Shared>,
+    until: u64,
+}
+
+impl Evidence {
+    /// Returns it as rings of a recording; the first one gets this number. This takes some time.
+    pub(super) fn freeze(self, first: u32) -> Result<Vec<FrozenRing>, WitnessError> {
+        lock(&self.shared.recent).freeze(self.shared.rings(), self.until, first)
+    }
+}
+
 impl Causes {
     /// Begins to watch the rings' processes.
     pub(super) fn begin() -> Result<Self, String> {
+        let clock = MachineClock::find().map_err(|error| error.to_string())?;
         let recent = Recent::begin([]).map_err(|error| error.to_string())?;
-        let missing = recent.missing().map(str::to_owned);
+        let missing = Mutex::new(recent.missing().collect());
         let rings = Mutex::new(Arc::from([]));
-        let shared = Arc::new(Shared { recent: Mutex::new(recent), rings });
+        let shared = Arc::new(Shared { recent: Mutex::new(recent), rings, missing });
         let (stop, stopped) = channel::<()>();
         let own = Arc::clone(&shared);
-        let look = move || {
-            loop {
-                let wait = lock(&own.recent).look(own.rings());
-                if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
-                    return;
-                }
-            }
-        };
+        let look =
+            move || while stopped.recv_timeout(own.look()) == Err(RecvTimeoutError::Timeout) {};
         let spawned = thread::Builder::new().name("witness".into()).spawn(look);
         let thread = spawned.map_err(|error| error.to_string())?;
-        let explainer = Explainer::start().map_err(|error| error.to_string())?;
         let (stop, thread, next) = (Some(stop), Some(thread), Instant::now());
-        Ok(Causes { shared, stop, thread, explainer, missing, next })
+        Ok(Causes { shared, stop, thread, clock, next })
     }
 
-    /// Returns which permission is missing, and what is evidence nevertheless.
-    pub(super) fn missing(&self) -> Option<&str> {
-        self.missing.as_deref()
+    /// Returns which permissions are missing, and what is evidence nevertheless.
+    pub(super) fn missing(&self) -> Vec<String> {
+        lock(&self.shared.missing).clone()
     }
 
-    /// To be called at intervals: follows the engine's rings, and says what was found in snapshots.
-    pub(super) fn poll(&mut self, engine: &Engine, now: Instant, say: &mut Say<'_>) {
+    /// Returns the clock of its times.
+    pub(super) fn clock(&self) -> &MachineClock {
+        &self.clock
+    }
+
+    /// To be called at intervals: follows the engine's rings.
+    pub(super) fn poll(&mut self, engine: &Engine, now: Instant) {
         if now >= self.next {
             self.next = later(now, RINGS);
             self.follow(engine);
         }
-        self.explainer.report(say);
     }
 
     fn follow(&self, engine: &Engine) {
@@ -92,25 +108,10 @@ impl Causes {
         *lock(&self.shared.rings) = rings.map(followed).collect();
     }
 
-    /// Looks at the processes now, and returns the time: what happens later is no evidence.
-    pub(super) fn look_last(&self, engine: &Engine) -> u64 {
+    /// Returns the evidence about the engine's rings, of which there are copies with all records up to a time.
+    pub(super) fn evidence(&self, engine: &Engine, until: u64) -> Evidence {
         self.follow(engine);
-        lock(&self.shared.recent).look_last(self.shared.rings())
-    }
-
-    /// Returns the evidence up to a time, as rings of a recording; the first one gets this number.
-    pub(super) fn freeze(&self, until: u64, first: u32) -> Result<Vec<FrozenRing>, WitnessError> {
-        lock(&self.shared.recent).freeze(until, first)
-    }
-
-    /// Explains a snapshot, beside everything else.
-    pub(super) fn explain(&self, snapshot: PathBuf, mode: FileMode) {
-        self.explainer.explain(snapshot, mode);
-    }
-
-    /// Ends, and waits for explanations until then.
-    pub(super) fn end(mut self, deadline: Instant, say: &mut Say<'_>) {
-        self.explainer.end(deadline, say);
+        Evidence { shared: Arc::clone(&self.shared), until }
     }
 }
 

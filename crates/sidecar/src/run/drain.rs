@@ -40,6 +40,7 @@ impl Sidecar {
                 self.engine.end_removed();
                 self.report_notes(say);
                 self.outputs.report_troubles(&self.engine, say);
+                self.recorder.report(say);
                 self.answer_requests(signals, None, say);
                 self.service.look(polled, &mut self.engine, &self.inputs, &self.config);
                 if self.engine.has_failed() {

@@ -21,6 +21,7 @@ mod positions;
 mod recorder;
 mod requests;
 mod service;
+mod snapshots;
 mod socket;
 mod status;
 mod systemd;
@@ -219,12 +220,16 @@ impl Sidecar {
         }
         let ended = self.work(signals, reload, say);
         self.service.ending();
+        if let End::ClosedPipe = ended {
+            say.info("the reader of stdout has closed it: the sidecar ends, and the rest stays in the rings");
+        }
         if let End::Signal(_) = ended {
             self.drain(signals, say);
         }
         let deadline = later(Instant::now(), self.config.settings.shutdown);
-        self.recorder.end(deadline, say);
         let errors = self.engine.close(deadline);
+        // Outputs come first. Snapshots are written and explained meanwhile.
+        self.recorder.end(deadline, say);
         self.report_notes(say);
         self.outputs.report_troubles(&self.engine, say);
         self.outputs.report_unmet(&self.engine, say);
@@ -415,26 +420,6 @@ impl Sidecar {
                         self.positions.forget(&uuid);
                     }
                 }
-            }
-        }
-    }
-
-    fn take_snapshots(&mut self, signals: &Signals, now: Instant, say: &mut Say<'_>) {
-        if signals.take_snapshot() {
-            let _ = self.snapshot_all(say); // which says what became of it
-        }
-        let met = self.engine.met();
-        let mut died = Vec::new();
-        if self.config.snapshots.iter().any(|rule| rule.waits_for_death())
-            && now >= self.timers.deaths
-        {
-            self.timers.deaths = later(now, DEATHS);
-            died = self.engine.deaths();
-        }
-        for (at, rule) in self.config.snapshots.iter().enumerate() {
-            let on_death = rule.waits_for_death() && !died.is_empty();
-            if met & (1 << at.min(63)) != 0 || on_death {
-                self.recorder.snapshot(at, rule, &rule.reason(), false, &self.engine, say);
             }
         }
     }

@@ -220,12 +220,18 @@ fn a_snapshot_of_a_user_without_privileges_says_what_is_missing() {
     publish.args(["publish", "rings/flight"]);
     let mut lines = Lines::start(publish);
     lines.say(&flight.ring, 1);
+    // Its open files may be seen by root alone.
+    let other = flight.path("rings/other");
+    let made = run(&["create", &other, "--time", "--policy", "overwrite", "--mode", "666"], b"");
+    assert_eq!(made.code(), 0, "{}", made.err());
+    let mut of_root = Lines::start(perfring(&["publish", &other]));
+    of_root.say(&other, 1);
     let missing = "this user may not observe switches of the whole machine";
     let check = as_nobody().args(["sidecar", "-c", "sidecar.toml", "--check"]).output().unwrap();
     let check = String::from_utf8(check.stderr).unwrap();
     assert!(check.contains("each with the causes of its gaps and losses"), "{check}");
     assert!(check.contains(missing), "{check}");
-    let live = flight.start(as_nobody(), 1);
+    let live = flight.start(as_nobody(), 2);
     until("it says what is missing", || flight.said().contains("[[snapshot]] why: "));
     let path = flight.snapshot();
     let text = path.replace(".perfrec", ".why.txt");
@@ -233,14 +239,18 @@ fn a_snapshot_of_a_user_without_privileges_says_what_is_missing() {
     let explained = run(&["why", &path, "--json"], b"");
     assert_eq!(explained.code(), 0, "{}", explained.err());
     let explained = json_lines(&explained.out());
-    assert_eq!(explained.last().unwrap()["summary"]["records"], 1, "{explained:?}");
+    assert_eq!(explained.last().unwrap()["summary"]["records"], 2, "{explained:?}");
     assert!(fs::read_to_string(&text).unwrap().contains("were not recorded"));
-    until("the status has it", || flight.status()["snapshots_trouble"].is_string());
+    let unseen =
+        format!("this user may not see the open files of process {}: ", of_root.0.child.id());
+    until("the status has it", || flight.status().to_string().contains(&unseen));
     let trouble = flight.status()["snapshots_trouble"].as_str().unwrap().to_owned();
-    for says in [missing, "CAP_PERFMON", "without that, the recording has"] {
+    for says in [missing, "CAP_PERFMON", "without that, the recording has", "CAP_SYS_PTRACE"] {
         assert!(trouble.contains(says), "{trouble}");
     }
-    assert_eq!(flight.said().matches(missing).count(), 1, "{}", flight.said());
+    for once in [missing, &*unseen] {
+        assert_eq!(flight.said().matches(once).count(), 1, "{}", flight.said());
+    }
     live.signal(Signal::SIGTERM);
     assert_eq!(ended(live), Some(0), "{}", flight.said());
 }
