@@ -264,3 +264,68 @@ fn copies(
     let until = grown.map(|(_, _, begun)| *begun).fold(until, u64::min);
     (rings, until)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+    use super::*;
+    use crate::config::{Input, InputSource};
+    use perfring_consumer::{Item, Snapshot};
+    use perfring_producer::{Options, Producer};
+    use perfring_set::Source;
+    use std::thread;
+
+    /// The clocks of two threads may differ by this much, ns.
+    const ERROR: u64 = 1_000_000;
+
+    fn times(mut source: Box<dyn Source>) -> Vec<u64> {
+        let mut times = Vec::new();
+        while let Some((item, _)) = source.take().unwrap() {
+            if let Item::Record(record) = item {
+                times.extend(record.time);
+            }
+        }
+        times
+    }
+
+    #[test]
+    fn up_to_the_time_of_copies_no_record_is_missing_in_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut engine = Engine::new(Duration::ZERO).unwrap();
+        let mut ring = |name: &str, size: u64| {
+            let path = dir.path().join(name);
+            let options =
+                Options { size, policy: Policy::Overwrite, time: true, ..Options::default() };
+            let producer = Producer::create(&path, &options).unwrap();
+            let location = Location::from(&*path);
+            let input = Input::new(InputSource::Ring(location.clone()));
+            engine.attach(&location, &input, None, |_| None).unwrap();
+            (path, producer)
+        };
+        let (busy, mut writer) = ring("busy", 4 << 20);
+        // While this ring is copied, the other one grows.
+        let (_, mut large) = ring("large", 64 << 20);
+        (0..1000).for_each(|_| large.publish(&[1; 60_000]).unwrap());
+        let clock = MachineClock::find().unwrap();
+        let mut say = |_: &crate::log::Message<'_>| {};
+        let mut copied = Vec::new();
+        let writing = thread::spawn(move || {
+            for _ in 0..40_000 {
+                writer.publish(b"a record").unwrap();
+                thread::yield_now();
+            }
+        });
+        while copied.is_empty() || (!writing.is_finished() && copied.len() < 4) {
+            let (mut rings, until) = copies(&engine, Some(&clock), &mut Say(&mut say));
+            copied.push((rings.swap_remove(0).1, until));
+        }
+        writing.join().unwrap();
+        let all = times(Box::new(SnapshotReader::new(Snapshot::take(&*busy).unwrap())));
+        for (copy, until) in copied {
+            let last = times(copy).last().copied().unwrap_or(0);
+            let next = all.iter().copied().find(|time| *time > last).unwrap_or(u64::MAX);
+            println!("{} ns to the next record, of {}", next.saturating_sub(until), all.len());
+            assert!(next.saturating_add(ERROR) >= until, "{last}, {until}, {next}");
+        }
+    }
+}

@@ -183,6 +183,15 @@ fn a_snapshot_names_the_cause_and_so_does_the_text_beside_it() {
     assert_eq!(status["rings"].as_array().unwrap().len(), 1, "{status}");
     assert_eq!(status["snapshots_trouble"], Value::Null);
     assert_eq!(status["unreadable_rings"].as_array().map_or(0, Vec::len), 0, "{status}");
+    // The answer names the text, and the text leaves short gaps out.
+    flight.configure("why = true\nslower_than = \"1h\"\n");
+    flight.ask("reload");
+    let answer = flight.ask("snapshot")["snapshots"][0].clone();
+    let [path, text] = ["path", "why"].map(|key| answer[key].as_str().unwrap().to_owned());
+    until("it is explained", || fs::exists(&text).unwrap());
+    let printed = run(&["why", &path, "--slower-than", "1h"], b"").out();
+    assert_eq!(fs::read_to_string(&text).unwrap(), printed);
+    assert!(printed.contains(" 0 gaps"), "{printed}");
     flight.configure("");
     flight.ask("reload");
     until("the witness is gone", || is_quiet() && has(pid) == before);
