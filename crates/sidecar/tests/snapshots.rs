@@ -153,7 +153,8 @@ fn a_snapshot_that_failed_is_in_the_status() {
     let stage = Stage::new();
     stage.then(|signals| signals.stop(SIGTERM));
     let status = stage.path("status");
-    let config = stage.config(&format!("drain = \"0s\"\nstatus = {status:?}"), "");
+    let config =
+        stage.config(&format!("drain = \"0s\"\nshutdown = \"1h\"\nstatus = {status:?}"), "");
     config.check().unwrap();
     let (mut said, mut is_there) = (Vec::new(), false);
     stage.run(config, &mut Config::default, &mut |message| {

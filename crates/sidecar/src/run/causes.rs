@@ -6,7 +6,7 @@ use perfring_export::later;
 use perfring_witness::{Followed, FrozenRing, Recent, WitnessError};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The interval at which the witness learns which rings there are.
@@ -17,8 +17,7 @@ const RINGS: Duration = Duration::from_millis(100);
 pub(super) struct Causes {
     shared: Arc<Shared>,
     /// The thread ends when this is dropped.
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _stop: Sender<()>,
     clock: MachineClock,
     next: Instant,
 }
@@ -71,14 +70,13 @@ impl Causes {
         let missing = Mutex::new(recent.missing().collect());
         let rings = Mutex::new(Arc::from([]));
         let shared = Arc::new(Shared { recent: Mutex::new(recent), rings, missing });
-        let (stop, stopped) = channel::<()>();
+        let (stop, stopped) = channel();
         let own = Arc::clone(&shared);
         let look =
             move || while stopped.recv_timeout(own.look()) == Err(RecvTimeoutError::Timeout) {};
         let spawned = thread::Builder::new().name("witness".into()).spawn(look);
-        let thread = spawned.map_err(|error| error.to_string())?;
-        let (stop, thread, next) = (Some(stop), Some(thread), Instant::now());
-        Ok(Causes { shared, stop, thread, clock, next })
+        spawned.map_err(|error| format!("no thread can be started for it: {error}"))?;
+        Ok(Causes { shared, _stop: stop, clock, next: Instant::now() })
     }
 
     /// Returns which permissions are missing, and what is evidence nevertheless.
@@ -112,14 +110,5 @@ impl Causes {
     pub(super) fn evidence(&self, engine: &Engine, until: u64) -> Evidence {
         self.follow(engine);
         Evidence { shared: Arc::clone(&self.shared), until }
-    }
-}
-
-impl Drop for Causes {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }

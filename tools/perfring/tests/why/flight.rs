@@ -186,6 +186,8 @@ fn a_snapshot_names_the_cause_and_so_does_the_text_beside_it() {
     // The answer names the text, and the text leaves short gaps out.
     flight.configure("why = true\nslower_than = \"1h\"\n");
     flight.ask("reload");
+    let said = run(&["sidecar", "snapshot", "--control", &flight.path("control")], b"").out();
+    assert!(said.contains("; its causes are soon in ") && said.ends_with(".why.txt\n"), "{said}");
     let answer = flight.ask("snapshot")["snapshots"][0].clone();
     let [path, text] = ["path", "why"].map(|key| answer[key].as_str().unwrap().to_owned());
     until("it is explained", || fs::exists(&text).unwrap());

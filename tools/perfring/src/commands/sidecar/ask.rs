@@ -117,7 +117,12 @@ fn lines(request: &Request, answer: &Value) -> Vec<String> {
         }
         Request::Snapshot => all(&answer["snapshots"])
             .iter()
-            .map(|file| format!("{}: {} records", text(&file["path"]), file["records"]))
+            .map(|file| {
+                let why = file["why"].as_str();
+                let why =
+                    why.map_or(String::new(), |why| format!("; its causes are soon in {why}"));
+                format!("{}: {} records{why}", text(&file["path"]), file["records"])
+            })
             .collect(),
         Request::Drain => vec![text(&answer["said"])],
         Request::Retry { .. } => {
