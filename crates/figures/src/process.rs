@@ -73,7 +73,7 @@ impl Processes {
         open.as_ref().is_some_and(|open| open.contains(&(ring.dev(), ring.ino())))
     }
 
-    /// Returns the processes of which it was asked what they have open, and which this user may not see.
+    /// Returns the processes whose open files were asked for, and are hidden from this user.
     pub fn unseen(&self) -> impl Iterator<Item = u32> {
         self.open.iter().filter(|(_, open)| open.is_none()).map(|(pid, _)| *pid)
     }
@@ -115,7 +115,7 @@ fn open_files(pid: u32) -> Option<HashSet<(u64, u64)>> {
 /// What `/proc/PID/stat` says of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
-    /// When it began, in ticks since the boot: another process that gets its number has another time.
+    /// The start of the process, in ticks since the boot. Another process that gets the number has another start.
     pub began: u64,
     /// A signal or a debugger has stopped it.
     pub is_stopped: bool,

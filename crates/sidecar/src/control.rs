@@ -17,8 +17,9 @@ pub enum Request {
     Status,
     /// That it reads its configuration again: answered once it is applied, or refused.
     Reload,
-    /// That it keeps what overwrite rings hold, as `[[snapshot]]` says: answered once that is written. `snapshots` has the files:
-    /// `path`, `records`, and with `why = true` the text in `why`, which is written soon after the answer.
+    /// That it keeps what overwrite rings hold, as `[[snapshot]]` says: answered once the files are written. `snapshots` has the
+    /// `path` and the `records` of each. With `why = true` it also has the path of the text, `why`: the text is written soon after
+    /// the answer.
     Snapshot,
     /// That it delivers what the rings hold, and ends: answered then. `left` has what is left, by
     /// ring, in bytes; `said` its last message.

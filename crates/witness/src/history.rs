@@ -10,9 +10,9 @@ pub(crate) struct Entry {
     pub(crate) seat: SeatSeen,
     /// Since when, ns of the timestamps' clock: the time of its record.
     pub(crate) since: u64,
-    /// Its holder is the only writer of the ring.
+    /// Whether the holder is the only writer of the ring.
     pub(crate) writes: bool,
-    /// How many bytes the witness had published when it said so.
+    /// How many bytes the witness had published once the record of this state was published.
     pub(crate) published: u64,
 }
 

@@ -47,7 +47,7 @@ pub(crate) enum Rings {
 #[derive(Debug, Default)]
 pub(crate) struct Opened {
     pub(crate) stoppers: Vec<Stopper>,
-    /// That the rings are smaller than they should be.
+    /// A sentence, if the rings are smaller than they should be.
     pub(crate) smaller: Option<String>,
 }
 
@@ -89,7 +89,7 @@ impl Rings {
                 (stoppers, smaller)
             }
         };
-        // A process has the small ones where its user may not lock more: its events are known for a shorter time.
+        // Small rings of a process are the usual case of a user without privileges.
         let smaller = smaller.filter(|_| pid == 0).map(|size| {
             format!(
                 "the kernel's rings of context switches have {size} bytes for each CPU, and {SIZE} would be better: raise \
@@ -100,8 +100,8 @@ impl Rings {
     }
 }
 
-/// Returns the bytes of each ring in which the kernel overwrites its oldest events; `None` if no more is left. Rings of
-/// processes have `used` so many.
+/// Returns the bytes of each ring in which the kernel overwrites its oldest events. The rings of processes have `used` bytes so
+/// far; `None` if too few are left.
 fn kept_size(pid: u32, cpus: usize, used: u64) -> Option<u64> {
     let cpus = cpus.max(1) as u64;
     let size = |all: u64| (all / cpus).saturating_add(1).next_power_of_two() / 2;

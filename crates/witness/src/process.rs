@@ -12,11 +12,11 @@ use std::collections::{HashMap, HashSet};
 
 #[derive(Debug)]
 pub(crate) struct Process {
-    /// The kernel's rings of its switches, and of its page faults; `None` if these are not recorded for it alone.
+    /// The kernel's rings of the process's switches, and of its page faults. `None`: no such ring is of this process alone.
     pub(crate) switches: Option<Vec<Stopper>>,
     pub(crate) faults: Option<Vec<Stopper>>,
     pub(crate) stopped: bool,
-    /// When it began: another process may get its number.
+    /// The start of the process: another process may get the number.
     began: Option<u64>,
     /// When it was looked at last, ns of the timestamps' clock.
     looked: u64,
@@ -81,7 +81,7 @@ impl Process {
         }
     }
 
-    /// Stops the kernel's rings of its events.
+    /// Stops the kernel's rings of the process.
     pub(crate) fn stop(&self) {
         let rings = [&self.switches, &self.faults];
         rings.into_iter().flatten().flatten().for_each(|ring| drop(ring.stop()));

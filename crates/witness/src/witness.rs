@@ -264,7 +264,7 @@ impl Witness {
         }
     }
 
-    /// Says what has changed of a ring's seats. All records of it have one time: they show which seats one look found together.
+    /// Says what has changed of a ring's seats. The records of one look have one time: a reader sees which seats were found together.
     fn see(&mut self, ring: [u8; 16], seats: Vec<SeatSeen>) {
         let since = self.clock.now_ns();
         for seat in seats {

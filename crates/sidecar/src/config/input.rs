@@ -160,7 +160,7 @@ impl Input {
         Ok(Input { source, name, mode, from, trust, prune_after, priority })
     }
 
-    /// Has it consume nothing, unless its mode says that it does.
+    /// Changes the mode to one that consumes nothing, unless the operator chose the mode.
     pub(super) fn observe(&mut self) {
         if self.mode == Mode::Auto {
             self.mode = Mode::Observe;

@@ -295,7 +295,7 @@ impl Config {
         }
     }
 
-    /// Returns it with inputs that consume nothing unless that is said, if no output would get their records.
+    /// Returns the configuration that is applied: without an output, inputs consume nothing, because their records would be lost.
     pub(crate) fn settled(mut self) -> Self {
         if self.outputs.is_empty() {
             self.inputs.iter_mut().for_each(Input::observe);

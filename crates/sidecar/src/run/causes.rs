@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// The interval at which the witness learns which rings there are.
 const RINGS: Duration = Duration::from_millis(100);
 
-/// A witness with its own thread: rings are read no later because of its looks, and it looks also while outputs write.
+/// A witness in a thread: its looks delay no reading, and an output that writes delays no look.
 #[derive(Debug)]
 pub(super) struct Causes {
     shared: Arc<Shared>,
@@ -56,7 +56,7 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
-    /// Returns it as rings of a recording; the first one gets this number. This takes some time.
+    /// Returns the evidence as rings of a recording; the first one gets this number. The call takes some time.
     pub(super) fn freeze(self, first: u32) -> Result<Vec<FrozenRing>, WitnessError> {
         lock(&self.shared.recent).freeze(self.shared.rings(), self.until, first)
     }

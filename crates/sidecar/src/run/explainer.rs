@@ -30,7 +30,7 @@ type Wanted = (PathBuf, FileMode, Duration);
 struct Explaining {
     snapshots: Sender<Wanted>,
     explained: Receiver<(PathBuf, Result<String, String>)>,
-    /// Those that are not explained yet, in this order.
+    /// Snapshots without an explanation, in the order of the explanations.
     pending: VecDeque<PathBuf>,
 }
 

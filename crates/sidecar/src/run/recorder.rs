@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// At the end, snapshots that were taken have this time to be written, also if outputs used up theirs.
+/// At the end, snapshots have this time to be written, also if the outputs used up all of `shutdown`.
 const WRITES: Duration = Duration::from_secs(10);
 
 /// Takes snapshots by rules.
@@ -41,7 +41,7 @@ pub(crate) struct Recorder {
 #[derive(Debug)]
 struct Waiting {
     asked: Asked,
-    /// The numbers of those that are not written.
+    /// The numbers of the snapshots without a file.
     numbers: Vec<u64>,
     files: Vec<Value>,
     failed: Option<String>,
@@ -304,8 +304,8 @@ mod tests {
         };
         let (busy, mut writer) = ring("busy", 4 << 20);
         // While this ring is copied, the other one grows.
-        let (_, mut large) = ring("large", 64 << 20);
-        (0..1000).for_each(|_| large.publish(&[1; 60_000]).unwrap());
+        let (_, mut large) = ring("large", 16 << 20);
+        (0..250).for_each(|_| large.publish(&[1; 60_000]).unwrap());
         let clock = MachineClock::find().unwrap();
         let mut say = |_: &crate::log::Message<'_>| {};
         let mut copied = Vec::new();

@@ -36,9 +36,9 @@ pub(super) struct Written {
     pub(super) path: PathBuf,
     /// How many records of the rings it has.
     pub(super) records: u64,
-    /// It is to be explained.
+    /// Whether an explanation is wanted.
     pub(super) why: bool,
-    /// What is wrong nevertheless.
+    /// What went wrong beside the file.
     pub(super) troubles: Vec<String>,
 }
 
@@ -52,16 +52,16 @@ pub(super) struct Outcome {
     pub(super) file: Result<Written, String>,
 }
 
-/// Writes snapshots. Each has its own thread, because the kernel overwrites the evidence of one that waits.
+/// Writes snapshots. Each has its own thread, because the kernel overwrites the evidence of a snapshot that waits.
 #[derive(Debug)]
 pub(super) struct Writer {
     done: Sender<Outcome>,
     outcomes: Receiver<Outcome>,
-    /// The thread that has it writes.
+    /// The thread that holds this lock writes.
     turn: Arc<Mutex<()>>,
-    /// The number of the next one.
+    /// The number of the next snapshot.
     next: u64,
-    /// Those that are not written yet: the reason and the directory of each.
+    /// Snapshots without a file: the reason and the directory of each.
     pending: HashMap<u64, (String, PathBuf)>,
 }
 
@@ -91,7 +91,7 @@ impl Writer {
         number
     }
 
-    /// Returns what became of a snapshot. Waits for that until then, if a snapshot is not written yet.
+    /// Returns the next outcome. Waits for an outcome until this time, while a snapshot has no file.
     pub(super) fn outcome(&mut self, until: Option<Instant>) -> Option<Outcome> {
         let outcome = match until.filter(|_| !self.pending.is_empty()) {
             None => self.outcomes.try_recv().ok()?,
@@ -104,7 +104,7 @@ impl Writer {
         Some(outcome)
     }
 
-    /// Returns the reasons and the directories of those that are not written.
+    /// Returns the reasons and the directories of snapshots without a file.
     pub(super) fn pending(&self) -> impl Iterator<Item = &(String, PathBuf)> {
         self.pending.values()
     }
@@ -190,7 +190,7 @@ fn tidy(rule: &SnapshotRule) -> io::Result<()> {
         let text = path.to_str().and_then(|path| path.strip_suffix(WHY));
         let explained = text.map(|text| PathBuf::from(format!("{text}{ENDING}")));
         match explained.filter(is_own) {
-            // A process that ended between the two left it.
+            // A process that ended between the two removals left the text.
             Some(snapshot) if !snapshot.exists() => remove(&path)?,
             _ => all.extend(Some(path).filter(is_own)),
         }
