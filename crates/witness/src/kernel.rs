@@ -90,14 +90,17 @@ impl Rings {
             }
         };
         // Small rings of a process are the usual case of a user without privileges.
-        let smaller = smaller.filter(|_| pid == 0).map(|size| {
-            format!(
-                "the kernel's rings of context switches have {size} bytes for each CPU, and {SIZE} would be better: raise \
-                 /proc/sys/kernel/perf_event_mlock_kb or `ulimit -l` (LimitMEMLOCK= of a systemd unit)"
-            )
-        });
+        let smaller = smaller.filter(|_| pid == 0).map(self::smaller);
         Ok(Opened { stoppers, smaller })
     }
+}
+
+/// Says that the rings of the machine's switches have no more bytes than this, because of a limit.
+fn smaller(size: u64) -> String {
+    format!(
+        "the kernel's rings of context switches have {size} bytes for each CPU, and {SIZE} would be better: raise \
+         /proc/sys/kernel/perf_event_mlock_kb or `ulimit -l` (LimitMEMLOCK= of a systemd unit)"
+    )
 }
 
 /// Returns the bytes of each ring in which the kernel overwrites its oldest events. The rings of processes have `used` bytes so
@@ -170,6 +173,21 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
     use super::*;
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    #[test]
+    fn rings_that_are_smaller_because_of_a_limit_are_told_from_others() {
+        let limited = |most: u64| {
+            move |options: &Options| match options.data_size {
+                Some(size) if size <= most => Ok(vec![size]),
+                size => Err(OpenError::Memory { size: size.unwrap_or(0) }),
+            }
+        };
+        let machine = |most| opened(Of::Switches, 0, SIZE, limited(most)).ok();
+        assert_eq!(machine(SIZE), Some((vec![SIZE], None)));
+        assert_eq!(machine(SIZE - 1), Some((vec![PLAIN], Some(PLAIN))));
+        assert_eq!(machine(PLAIN - 1), None);
+        assert!(smaller(PLAIN).contains("have 524288 bytes for each CPU, and 4194304 would be"));
+    }
 
     #[test]
     fn all_rings_together_have_a_limit_whichever_cpus_this_process_may_use() {
