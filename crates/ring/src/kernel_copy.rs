@@ -9,11 +9,15 @@ use crate::kernel::KernelFrame;
 use crate::record::Corrupt;
 use crate::view::{POS_MAX, Ring};
 use alloc::vec::Vec;
+use perfring_abi::atomic::{Ordering, fence};
 use perfring_abi::{HEADER_LEN, RecordType, RecordWord};
 
 /// The part of a full ring whose oldest bytes are left out: one in so many. The pause of the kernel's output does not stop
 /// a writer that has begun a record. That record overwrites the oldest bytes, maybe during the copy.
 const LEFT_OUT: u64 = 16;
+/// The fewest bytes that are left out of a ring of at least twice this size; of a smaller ring it is half. A
+/// `PERF_RECORD_MMAP2` with a path of the greatest length has 4.2 KB, and an interrupt may begin a further record during that.
+const LEFT_OUT_LEAST: u64 = 8 << 10;
 
 /// A copy of a ring in overwrite mode, from the newest record on.
 ///
@@ -60,6 +64,7 @@ impl KernelCopy {
     /// Leaves out the bytes that were overwritten after the head was loaded, as far as the head shows that now: by records
     /// that were begun before the pause.
     fn leave_out_begun(&mut self, ring: Ring<'_>, head: u64) {
+        fence(Ordering::Acquire); // F, pairs with the kernel's barrier before its store of `data_head`
         let since = head.wrapping_sub(ring.head());
         self.words.truncate(kept(ring).saturating_sub(since) as usize / 8);
     }
@@ -70,9 +75,9 @@ impl KernelCopy {
         self.written
     }
 
-    /// Returns the whole records, the oldest first. Each is as long after the one before it as that is
-    /// [long](KernelFrame::size). A `PERF_RECORD_LOST` comes before the record with which the kernel wrote it: if that
-    /// record is overwritten, at the beginning.
+    /// Returns the whole records, in the order of writing. The records are adjacent: in that order, each begins where the one
+    /// before it ends. A `PERF_RECORD_LOST` comes before the record with which the kernel wrote it. If that record is overwritten, the
+    /// `PERF_RECORD_LOST` comes first.
     #[must_use]
     pub fn frames(&self) -> Vec<KernelFrame> {
         let mut frames = Vec::new();
@@ -103,7 +108,8 @@ impl KernelCopy {
 
 /// Returns how many bytes of a ring are copied at most.
 fn kept(ring: Ring<'_>) -> u64 {
-    ring.data_size() - ring.data_size() / LEFT_OUT
+    let size = ring.data_size();
+    size - (size / LEFT_OUT).max(LEFT_OUT_LEAST).min(size / 2)
 }
 
 #[cfg(all(test, not(loom)))]

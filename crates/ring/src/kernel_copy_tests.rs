@@ -10,8 +10,8 @@ use perfring_testkit::rng::Rng;
 use proptest::prelude::*;
 use std::println;
 
-const SIZE: u64 = 1024;
-const KEPT: u64 = SIZE - SIZE / LEFT_OUT;
+const SIZE: u64 = 2048;
+const KEPT: u64 = SIZE / 2;
 
 /// Type and body.
 type Record = (u32, Vec<u64>);
@@ -119,9 +119,9 @@ fn a_loss_comes_before_the_record_that_was_written_with_it() {
     assert_eq!(found, [record(1), (RecordType::LOST, vec![7, 5]), record(2), record(3)]);
     // The number is still known when its record is not there any more.
     let mut kernel = Kernel::new();
-    kernel.write(&[(RecordType::LOST, vec![7, 5]), (9, vec![2; 60])]);
-    kernel.write(&[(RecordType::LOST, vec![7, 6]), (9, vec![3; 60])]);
-    let last = [(RecordType::LOST, vec![7, 6]), (9, vec![3; 60])];
+    kernel.write(&[(RecordType::LOST, vec![7, 5]), (9, vec![2; 64])]);
+    kernel.write(&[(RecordType::LOST, vec![7, 6]), (9, vec![3; 64])]);
+    let last = [(RecordType::LOST, vec![7, 6]), (9, vec![3; 64])];
     assert_eq!(records(&kernel.copy())[1..], last);
     assert_eq!(records(&kernel.copy())[0], (RecordType::LOST, vec![7, 5]));
 }
@@ -132,7 +132,7 @@ fn a_record_that_was_begun_before_the_pause_damages_none_that_is_returned() {
     (0..100).for_each(|number| kernel.write(&[(9, vec![number; 3])]));
     // It is not shown by the head before the copy has ended: it may take what is left out.
     let before = kernel.newest(KEPT);
-    kernel.begin(&[(9, vec![u64::MAX; (SIZE / LEFT_OUT / 8 - 1) as usize])]);
+    kernel.begin(&[(9, vec![u64::MAX; ((SIZE - KEPT) / 8 - 1) as usize])]);
     assert_eq!(records(&kernel.copy()), before);
     kernel.end();
     // The head shows it after the copy: as much more is left out as it has.
@@ -147,6 +147,27 @@ fn a_record_that_was_begun_before_the_pause_damages_none_that_is_returned() {
     kernel.end();
     copy.leave_out_begun(kernel.heap.ring(), head);
     assert_eq!(records(&copy), []);
+}
+
+/// The kernel's longest records are `PERF_RECORD_MMAP2` with a path of 4096 bytes.
+#[test]
+fn the_longest_record_fits_into_what_is_left_out_of_any_ring_that_has_room_for_it() {
+    for (size, left_out) in [
+        (4 << 10, 2 << 10),
+        (16 << 10, 8 << 10),
+        (64 << 10, 8 << 10),
+        (128 << 10, 8 << 10),
+        (512 << 10, 32 << 10),
+    ]
+    .into_iter()
+    .take(if cfg!(miri) { 3 } else { 5 })
+    {
+        let heap = HeapRing::new(size, Policy::Drop).unwrap();
+        heap.header().data_head.store((2 * size).wrapping_neg(), Ordering::Relaxed);
+        let mut copy = KernelCopy::default();
+        copy.take(heap.ring()).unwrap();
+        assert_eq!(copy.words.len() as u64 * 8, size - left_out, "of {size}");
+    }
 }
 
 #[test]
@@ -207,10 +228,12 @@ fn any_word() -> impl Strategy<Value = u64> {
 #[test]
 fn random_records_and_losses_come_back_in_order() {
     let (mut rng, mut wrapped) = (Rng::from_env(), 0);
-    for _ in 0..if cfg!(miri) { 5 } else { 300 } {
+    for round in 0..if cfg!(miri) { 5 } else { 300 } {
         let mut kernel = Kernel::new();
-        for number in 0..rng.below(100) {
-            let body = vec![number; rng.below(12) as usize];
+        // The first ring wraps in any case.
+        let (count, least) = if round == 0 { (100, 11) } else { (rng.below(100), 0) };
+        for number in 0..count {
+            let body = vec![number; least.max(rng.below(12)) as usize];
             match rng.below(4) {
                 0 => kernel.write(&[(RecordType::LOST, vec![0, number]), (9, body)]),
                 _ => kernel.write(&[(9, body)]),

@@ -30,7 +30,7 @@
 //! | C | the consumer of a drop ring stores `aux_tail` (release), and `data_tail` (release), or a named one its own tail: `consumer/release.rs`, `named.rs` | D | what the consumer has read is not overwritten before it has read it, and the lines that it write-touches are not stored over new records |
 //! | D | the producer loads `data_tail`, or `aux_tail` (acquire), or the tails of named consumers, and passes them on by a release store of `data_tail` | C | |
 //! | E | a producer stores `data_tail`, or `aux_tail` (overwrite; a drop ring's has loaded it, D), and its totals, then a release fence, then writes over the oldest records, or ranges | F | a reader that copied any new byte sees the tail past its record, or range |
-//! | F | a reader has copied a record, or a range; an acquire fence, then it loads `data_tail`, the totals, or `aux_tail`, again | E | |
+//! | F | a reader has copied a record, or a range; an acquire fence, then it loads `data_tail`, the totals, or `aux_tail`, again; of the kernel's ring in overwrite mode it loads `data_head`, before whose store the kernel has a barrier | E | |
 //! | G | the writer of a sequence latch stores the first word, a release fence, the body, the last word (release) | H | a copy whose first and last word agree is whole |
 //! | H | a reader of a sequence latch loads the last word, an acquire fence, the body, an acquire fence, the first word | G | |
 //! | I | a producer stores `data_head`, a light fence, loads `wait.armed` | J | a consumer never sleeps past a record: one of the two sees the other |
