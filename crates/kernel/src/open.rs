@@ -128,8 +128,8 @@ pub enum OpenError {
     },
     /// The kernel has no rings in overwrite mode.
     #[error(
-        "this kernel has no recorders: Linux 4.7 or later has (`write_backward`). Read a ring that refuses records when it \
-         is full"
+        "this kernel has no recorders, which need Linux 4.7 (`write_backward`): read a ring that refuses records when it is \
+         full"
     )]
     Overwrite,
     /// The limit for locked memory is too low.
@@ -219,7 +219,10 @@ impl OpenedRing {
         let size = self.data_size;
         map(self.events, size).map_err(|source| match source.kind() {
             io::ErrorKind::PermissionDenied => OpenError::Memory { size },
-            io::ErrorKind::InvalidInput => OpenError::Size { size },
+            // The system's EINVAL is about an event.
+            io::ErrorKind::InvalidInput if source.raw_os_error().is_none() => {
+                OpenError::Size { size }
+            }
             _ => OpenError::Io { event: self.kind, step: "mapping its ring", source },
         })
     }
@@ -235,7 +238,7 @@ pub(crate) fn opened(options: &Options, overwrite: bool) -> Result<Vec<OpenedRin
         return Err(OpenError::Size { size: data_size });
     }
     // Waiting readers are woken at a quarter of a ring: the rest is for records written before they
-    // read. For a recorder nobody waits.
+    // read. A recorder has no waiting readers.
     let wakeup = if overwrite { data_size } else { data_size / 4 };
     let wakeup = u32::try_from(wakeup).unwrap_or(u32::MAX);
     let wanted = EventKind::rings(&options.events, options.clock_period_ns, wakeup, overwrite);
@@ -404,6 +407,22 @@ fn cpu_list(text: &str) -> Vec<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_invalid_size_is_told_from_events_that_cannot_share_a_ring() {
+        let opened = || OpenedRing {
+            events: Vec::new(),
+            data_size: 3,
+            kind: EventKind::Tasks,
+            cpu: 0,
+            uuid: [0; 16],
+        };
+        let size = opened().mapped_by::<()>(|_, _| Err(io::ErrorKind::InvalidInput.into()));
+        assert!(matches!(size, Err(OpenError::Size { size: 3 })));
+        const EINVAL: i32 = 22;
+        let events = opened().mapped_by::<()>(|_, _| Err(io::Error::from_raw_os_error(EINVAL)));
+        assert!(matches!(events, Err(OpenError::Io { .. })));
+    }
 
     #[test]
     fn processors_are_listed_as_the_kernel_writes_them() {

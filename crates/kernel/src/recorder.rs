@@ -7,11 +7,11 @@ use crate::snapshot::KernelSnapshot;
 use perfring_shm::MappedRecorder;
 use std::io;
 
-/// A ring in which the kernel keeps its newest records, for one processor and one kind of events: a flight recorder. Its
-/// reader does nothing until it takes a [snapshot](KernelRecorder::snapshot), and no record is refused because the reader is
-/// slow.
+/// A ring in which the kernel keeps its newest records, for one processor and one kind of events: a flight recorder. The
+/// reader does nothing until it takes a [snapshot](KernelRecorder::snapshot), and the kernel refuses no record because the
+/// reader is slow.
 ///
-/// It needs Linux 4.7 (`write_backward`).
+/// A recorder needs Linux 4.7 (`write_backward`).
 ///
 /// ```
 /// use perfring_consumer::Item;
@@ -42,6 +42,11 @@ pub struct KernelRecorder {
     event: EventKind,
     cpu: i32,
     uuid: [u8; 16],
+    /// Bytes that were written, and records that were dropped, at the last snapshot.
+    written: u64,
+    dropped: u64,
+    /// The dropped records that the kernel had not reported then: it reports them with the next record that it writes.
+    unreported: u64,
 }
 
 impl KernelRecorder {
@@ -55,7 +60,16 @@ impl KernelRecorder {
         for one in opened(options, true)? {
             let (event, cpu, uuid) = (one.kind, one.cpu, one.uuid);
             let mapped = one.mapped_by(MappedRecorder::map)?;
-            recorders.push(KernelRecorder { mapped, event, cpu, uuid });
+            let (written, dropped, unreported) = (0, 0, 0);
+            recorders.push(KernelRecorder {
+                mapped,
+                event,
+                cpu,
+                uuid,
+                written,
+                dropped,
+                unreported,
+            });
         }
         enable(options, recorders.iter().map(|recorder| recorder.mapped.events()))?;
         Ok(recorders)
@@ -63,15 +77,23 @@ impl KernelRecorder {
 
     /// Returns what the ring holds now. The ring still holds it afterwards, and the next snapshot returns it again.
     ///
-    /// The kernel drops the records of the moment in which this copies the ring: some 30 us for 512 KiB on an idle machine. The next record
-    /// that the kernel writes reports how many, as an [`Item::Lost`](perfring_consumer::Item::Lost) of
-    /// [`Cause::Foreign`](perfring_consumer::Cause::Foreign) in later snapshots.
+    /// The kernel drops the records of the moment in which the ring is copied: some 30 us for 512 KiB on an idle machine. This
+    /// snapshot and the later ones report the number, as an [`Item::Lost`](perfring_consumer::Item::Lost) of
+    /// [`Cause::Foreign`](perfring_consumer::Cause::Foreign).
     ///
     /// # Errors
     /// The system's error.
     pub fn snapshot(&mut self) -> io::Result<KernelSnapshot> {
         let copy = self.mapped.copy()?;
-        Ok(KernelSnapshot::new(copy, self.event, self.uuid, self.data_size()))
+        // The kernel drops records only during copies. Before Linux 6.0 the number is unknown.
+        let dropped = self.mapped.events().lost().ok().flatten().unwrap_or(self.dropped);
+        if copy.written() != self.written {
+            self.unreported = 0;
+        }
+        self.unreported = self.unreported.saturating_add(dropped.saturating_sub(self.dropped));
+        (self.written, self.dropped) = (copy.written(), dropped);
+        let about = (self.event, self.uuid, self.data_size());
+        Ok(KernelSnapshot::new(copy, about, dropped, self.unreported))
     }
 
     /// Returns whether everything that the recorder observes has ended, or it was stopped: snapshots do not change any

@@ -4,21 +4,29 @@ use crate::ahead::{Ahead, Content, Read};
 use crate::decode::{What, decode};
 use crate::event::EventKind;
 use perfring_consumer::advanced::{Front, ResumePoint};
-use perfring_consumer::{Cause, Item, ReadError, stat::Fill};
+use perfring_consumer::{Cause, Item, ReadError, RecordType, stat::Fill};
 use perfring_ring::{KernelCopy, KernelFrame};
+use std::mem;
 
-/// What a [`KernelRecorder`](crate::KernelRecorder) held at one moment, the oldest record first. It ends with the newest
-/// one.
+/// The content of a [`KernelRecorder`](crate::KernelRecorder) at one moment, from the oldest record to the newest one.
 ///
-/// If the ring had wrapped, the first item is an [`Item::Lost`] of [`Cause::Lapped`]: the kernel has overwritten older
-/// records. Its `bytes` are all that the kernel has written and that is not in the snapshot. Its `records` are 0, because
-/// the kernel does not count them. Of a ring that was full, the oldest sixteenth is left out: a record that the kernel had
-/// begun before it was paused may have damaged that part.
+/// The oldest bytes of a full ring are left out: a sixteenth of it, but at least 8 KiB, or half of a ring of less than
+/// 16 KiB. A record that the kernel had begun before the copy may have damaged them.
 ///
-/// Positions are bytes that the kernel has written since the recorder was opened.
+/// If older records are overwritten or left out, the first item is an [`Item::Lost`] of [`Cause::Lapped`]. Its `bytes` are
+/// all bytes that the kernel has written and that are not in the snapshot. Its `records` are 0, because the kernel does not
+/// count these records.
 ///
-/// It is a [`Source`](perfring_set::Source), so that a [`Merge`](perfring_set::Merge) puts the snapshots of all processors
-/// in order of time, with records of rings.
+/// The kernel drops records while a snapshot is taken. Each snapshot reports all records that the kernel has dropped since the
+/// recorder was opened, as [`Item::Lost`] of [`Cause::Foreign`]: before the record that follows the loss, at the end if
+/// no record follows yet, and after the first item if the record with the number is overwritten. Linux before 6.0 has no
+/// such counter. Then the losses at the end, and those whose records are overwritten, are not reported.
+///
+/// Positions are bytes that the kernel has written since the recorder was opened. A loss whose next record is overwritten
+/// has another position than before: that of the oldest record.
+///
+/// A snapshot is a [`Source`](perfring_set::Source): a [`Merge`](perfring_set::Merge) puts the snapshots of all
+/// processors in order of time, with records of rings.
 #[derive(Debug)]
 pub struct KernelSnapshot {
     copy: KernelCopy,
@@ -29,23 +37,49 @@ pub struct KernelSnapshot {
     /// Index and position of the next frame.
     next: usize,
     cursor: u64,
+    dropped: Dropped,
     ahead: Ahead,
 }
 
+/// Records that the kernel has dropped and that no record in the snapshot reports.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Dropped {
+    /// Those before the oldest record.
+    pub(crate) before: u64,
+    /// Those after the newest record.
+    pub(crate) after: u64,
+}
+
 impl KernelSnapshot {
-    pub(crate) fn new(copy: KernelCopy, event: EventKind, uuid: [u8; 16], data_size: u64) -> Self {
+    /// `dropped` are all records that the kernel has dropped; `after` are those since it has written a record.
+    pub(crate) fn new(
+        copy: KernelCopy,
+        (event, uuid, data_size): (EventKind, [u8; 16], u64),
+        dropped: u64,
+        after: u64,
+    ) -> Self {
         let frames = copy.frames();
         let there = frames.iter().map(|frame| frame.size).sum();
         let cursor = copy.written().saturating_sub(there);
+        let losses = frames.iter().filter(|frame| frame.kind == RecordType::LOST);
+        let numbers = losses.filter_map(|frame| copy.body(frame).get(1));
+        let reported = numbers.fold(0, |sum: u64, lost| sum.saturating_add(*lost));
+        let unreported = dropped.saturating_sub(reported);
+        let after = if cursor == 0 { unreported } else { after.min(unreported) };
+        let dropped = Dropped { before: unreported - after, after };
         let mut ahead = Ahead::new(0);
         if cursor > 0 {
             let what = Some(Content::Lost { records: 0, bytes: cursor, cause: Cause::Lapped });
-            ahead.set_next(Read { pos: 0, end: cursor, time: 0, what, payload: Vec::new() });
+            let first = frames
+                .first()
+                .and_then(|first| decode(first, copy.body(first), event, &mut Vec::new()));
+            let time = first.map_or(0, |(time, _)| time);
+            ahead.set_next(Read { pos: 0, end: cursor, time, what, payload: Vec::new() });
         }
-        KernelSnapshot { copy, frames, event, uuid, data_size, next: 0, cursor, ahead }
+        KernelSnapshot { copy, frames, event, uuid, data_size, next: 0, cursor, dropped, ahead }
     }
 
-    /// Returns what is next, without taking it.
+    /// Returns the kind of the next item, without taking it.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -54,7 +88,13 @@ impl KernelSnapshot {
         Ok(self.ahead.front())
     }
 
-    /// Takes the next item. Returns it and what is next: [`Front::Empty`] at the end.
+    /// Returns the time of the oldest record, if the next item is the loss before that record.
+    pub(crate) fn begins_at(&self) -> Option<u64> {
+        let lost = self.ahead.next().filter(|_| self.next == 0)?;
+        (lost.time > 0).then_some(lost.time)
+    }
+
+    /// Takes the next item. Returns it and the kind of the item after it: [`Front::Empty`] at the end.
     ///
     /// # Errors
     /// [`ReadError`] if the ring held something that no kernel writes; again at every call.
@@ -72,7 +112,19 @@ impl KernelSnapshot {
         if self.ahead.next().is_some() {
             return Ok(());
         }
-        let Some(frame) = self.frames.get(self.next) else { return Ok(()) };
+        let frame = self.frames.get(self.next);
+        let records = match frame {
+            _ if self.next == 0 && self.dropped.before > 0 => mem::take(&mut self.dropped.before),
+            Some(_) => 0,
+            None => mem::take(&mut self.dropped.after),
+        };
+        if records > 0 {
+            let (pos, time) = (self.cursor, self.ahead.time());
+            let what = Some(Content::Lost { records, bytes: 0, cause: Cause::Foreign });
+            self.ahead.set_next(Read { pos, end: pos, time, what, payload: Vec::new() });
+            return Ok(());
+        }
+        let Some(frame) = frame else { return Ok(()) };
         let (pos, end) = (self.cursor, self.cursor + frame.size);
         let mut payload = self.ahead.buffer();
         let (time, what) = decode(frame, self.copy.body(frame), self.event, &mut payload)
@@ -93,10 +145,11 @@ impl KernelSnapshot {
         self.ahead.resume_point(self.ahead.end())
     }
 
-    /// Returns how much is left to take.
+    /// Returns how many bytes are left to take, of those that are in the snapshot.
     #[must_use]
     pub fn fill(&self) -> Fill {
-        let unread = self.copy.written().saturating_sub(self.ahead.end());
+        let there = self.frames.iter().map(|frame| frame.size).sum();
+        let unread = self.copy.written().saturating_sub(self.ahead.end()).min(there);
         Fill { unread, held: 0, size: self.data_size }
     }
 

@@ -1,6 +1,7 @@
 //! The kernel's rings as sources of a merge.
 
 use crate::bpf_ring::BpfRing;
+use crate::clock::anchors_now;
 use crate::records::SCHEMAS;
 use crate::ring::KernelRing;
 use crate::snapshot::KernelSnapshot;
@@ -8,6 +9,31 @@ use perfring_consumer::advanced::{Front, ResumePoint};
 use perfring_consumer::{Anchors, Item, Types, stat::Fill};
 use perfring_ring::BpfFault;
 use perfring_set::{About, Source, SourceError};
+
+/// The methods that all three have.
+macro_rules! common {
+    ($source:ident, $types:expr) => {
+        fn resume_point(&self) -> ResumePoint {
+            $source::resume_point(self)
+        }
+
+        fn about(&self) -> About {
+            About { uuid: self.uuid(), data_size: self.data_size(), policy: None, timed: true }
+        }
+
+        fn anchors(&self) -> Anchors {
+            anchors_now().unwrap_or_default()
+        }
+
+        fn types(&self) -> Types {
+            $types
+        }
+
+        fn has_more_types(&self, _: &Types) -> bool {
+            false
+        }
+    };
+}
 
 /// Losses are [`Item::Lost`]; the types are those in [`types`](crate::types).
 ///
@@ -24,16 +50,14 @@ use perfring_set::{About, Source, SourceError};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 impl Source for KernelRing {
+    common!(KernelRing, Types::of_schemas(&SCHEMAS));
+
     fn peek(&mut self) -> Result<Front, SourceError> {
         Ok(KernelRing::peek(self)?)
     }
 
     fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
         Ok(KernelRing::take(self)?)
-    }
-
-    fn resume_point(&self) -> ResumePoint {
-        KernelRing::resume_point(self)
     }
 
     fn release(&mut self, resume_point: &ResumePoint) {
@@ -44,62 +68,31 @@ impl Source for KernelRing {
         KernelRing::fill(self)
     }
 
-    fn about(&self) -> About {
-        About { uuid: self.uuid(), data_size: self.data_size(), policy: None, timed: true }
-    }
-
-    fn anchors(&self) -> Anchors {
-        KernelRing::anchors().unwrap_or_default()
-    }
-
-    fn types(&self) -> Types {
-        Types::of_schemas(&SCHEMAS)
-    }
-
-    fn has_more_types(&self, _: &Types) -> bool {
-        false
-    }
-
     fn has_producer(&self) -> bool {
         // Until its last loss is reported: the ring's end is checked at intervals only.
         !self.is_reported()
     }
 }
 
-/// It ends with the newest record; the types are those in [`types`](crate::types).
+/// A snapshot ends with the newest record; the types are those in [`types`](crate::types).
 impl Source for KernelSnapshot {
+    common!(KernelSnapshot, Types::of_schemas(&SCHEMAS));
+
+    /// The loss at the beginning has the time of the oldest record: a merge returns the loss where the snapshot begins.
     fn peek(&mut self) -> Result<Front, SourceError> {
-        Ok(KernelSnapshot::peek(self)?)
+        let front = KernelSnapshot::peek(self)?;
+        Ok(self.begins_at().map_or(front, Front::Timestamped))
     }
 
     fn take(&mut self) -> Result<Option<(Item<'_>, Front)>, SourceError> {
         Ok(KernelSnapshot::take(self)?)
     }
 
-    fn resume_point(&self) -> ResumePoint {
-        KernelSnapshot::resume_point(self)
-    }
-
     fn release(&mut self, _: &ResumePoint) {}
 
+    /// A snapshot does not fill up: nothing is returned early because of it.
     fn fill(&self) -> Fill {
-        KernelSnapshot::fill(self)
-    }
-
-    fn about(&self) -> About {
-        About { uuid: self.uuid(), data_size: self.data_size(), policy: None, timed: true }
-    }
-
-    fn anchors(&self) -> Anchors {
-        KernelRing::anchors().unwrap_or_default()
-    }
-
-    fn types(&self) -> Types {
-        Types::of_schemas(&SCHEMAS)
-    }
-
-    fn has_more_types(&self, _: &Types) -> bool {
-        false
+        Fill { size: self.data_size(), ..Fill::default() }
     }
 
     fn has_producer(&self) -> bool {
@@ -109,6 +102,8 @@ impl Source for KernelSnapshot {
 
 /// Losses are [`Item::Lost`], of records whose number is not known; there are no types: records are bytes.
 impl Source for BpfRing {
+    common!(BpfRing, Types::default());
+
     fn peek(&mut self) -> Result<Front, SourceError> {
         BpfRing::peek(self).map_err(fault)
     }
@@ -117,32 +112,12 @@ impl Source for BpfRing {
         BpfRing::take(self).map_err(fault)
     }
 
-    fn resume_point(&self) -> ResumePoint {
-        BpfRing::resume_point(self)
-    }
-
     fn release(&mut self, resume_point: &ResumePoint) {
         self.release_to(resume_point);
     }
 
     fn fill(&self) -> Fill {
         BpfRing::fill(self)
-    }
-
-    fn about(&self) -> About {
-        About { uuid: self.uuid(), data_size: self.data_size(), policy: None, timed: true }
-    }
-
-    fn anchors(&self) -> Anchors {
-        BpfRing::anchors().unwrap_or_default()
-    }
-
-    fn types(&self) -> Types {
-        Types::default()
-    }
-
-    fn has_more_types(&self, _: &Types) -> bool {
-        false
     }
 
     fn has_producer(&self) -> bool {

@@ -246,7 +246,7 @@ pub enum Front {
     Empty,
     /// An unknown item: only a poll finds out which.
     More,
-    /// A record with this timestamp, ns.
+    /// A record with this timestamp, ns, or a loss of this time.
     Timestamped(u64),
     /// A record of a ring without time.
     Plain,

@@ -190,7 +190,7 @@ impl KernelEvents {
     /// Returns the descriptor of an event that has not ended, or of the last one.
     pub(crate) fn alive_fd(&self) -> BorrowedFd<'_> {
         let alive = self.alive.load(Ordering::Relaxed);
-        // There is always one, see `MappedKernel::map`.
+        // There is always one, see `KernelPages::map`.
         self.events[alive.min(self.events.len() - 1)].as_fd()
     }
 

@@ -11,6 +11,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct MappedRecorder {
     pages: KernelPages,
+    /// The kernel's output is paused, because the end of the last pause has failed.
+    is_paused: bool,
 }
 
 impl MappedRecorder {
@@ -22,7 +24,8 @@ impl MappedRecorder {
     /// # Errors
     /// The error of `mmap(2)`: `EPERM` if the limit for locked memory is too low.
     pub fn map(events: Vec<KernelEvent>, data_size: u64) -> io::Result<Self> {
-        Ok(MappedRecorder { pages: KernelPages::map(events, data_size, WhenFull::Overwrite)? })
+        let pages = KernelPages::map(events, data_size, WhenFull::Overwrite)?;
+        Ok(MappedRecorder { pages, is_paused: false })
     }
 
     /// Returns the events that write into it.
@@ -34,7 +37,8 @@ impl MappedRecorder {
     /// Copies what the ring holds. The kernel writes nothing into the ring meanwhile, and counts what
     /// it would have written. A forked child has no ring, and its copy is empty.
     ///
-    /// Exclusive, because the end of one copy lets the kernel write again.
+    /// Exclusive, because the end of one copy lets the kernel write again. If that fails, the copy is good, and the next call
+    /// tries it again first.
     ///
     /// # Errors
     /// The error of `ioctl(2)`, or [`ReadError::Corrupt`] if the ring's head is where no kernel
@@ -43,12 +47,15 @@ impl MappedRecorder {
         if self.pages.forked() {
             return Ok(KernelCopy::default());
         }
+        if self.is_paused {
+            self.events().pause_output(false)?;
+        }
         let ring = self.pages.ring();
-        // Its memory is there before the pause, which is to be short.
+        // The copy's memory is there before the pause, which is to be short.
         let mut copy = KernelCopy::with_room(ring.data_size());
         self.events().pause_output(true)?;
         let copied = copy.take(ring);
-        self.events().pause_output(false)?;
+        self.is_paused = self.events().pause_output(false).is_err();
         copied.map_err(|corrupt| io::Error::other(ReadError::from(corrupt)))?;
         Ok(copy)
     }
