@@ -315,6 +315,9 @@ fn the_newest_kernel_events_are_shown_at_the_end_with_what_the_ring_then_has() {
         lines.iter().position(is).unwrap_or_else(|| panic!("{number} is not there"))
     };
     assert!(at("begin") < comm(names - 1) && comm(names - 1) < at("between"));
+    // A loss stands where the records of its processor begin.
+    let lapped = lines.iter().position(|line| line["lost"]["cause"] == "lapped").unwrap();
+    assert!(at("begin") < lapped && lapped < comm(names - 1));
     for number in names..names + 10 {
         assert!(at("between") < comm(number) && comm(number) < at("end"), "{number}");
     }
@@ -332,7 +335,8 @@ fn a_recorder_ends_with_the_time_or_the_first_records_and_needs_events() {
     let done = run(&[args.as_slice(), &["--timeout", "0s"]].concat(), b"");
     assert_eq!((done.code(), &*done.out()), (124, ""));
     let (few, all, stopped) = (started(&["--first", "3"]), started(&[]), started(&[]));
-    for tail in [&few, &all, &stopped] {
+    let (newest, every) = (started(&["-n", "3", "--json"]), started(&["--json"]));
+    for tail in [&few, &all, &stopped, &newest, &every] {
         until_it_records(tail);
     }
     (0..20).for_each(|_| echo.ask());
@@ -346,6 +350,15 @@ fn a_recorder_ends_with_the_time_or_the_first_records_and_needs_events() {
     echo.end();
     assert_eq!(lines(few, 0), 3);
     assert!(lines(all, 0) > 40);
+    // Each observer has its own timestamp of an event.
+    let fields = |live: Live| -> Vec<Value> {
+        let (out, err, code) = live.end();
+        assert_eq!(code, 0, "{err}");
+        json_lines(&out).iter().map(|line| line["fields"].clone()).collect()
+    };
+    let every = fields(every);
+    assert_eq!(fields(newest), every[every.len() - 3..]);
+    run(&[args.as_slice(), &["-f"]].concat(), b"").refuses(2, "leave out one of the two");
     run(&["tail", "--perf-overwrite", "x"], b"").refuses(2, "--perf");
     let both = [args.as_slice(), &["--bpf", "id:1"]].concat();
     run(&both, b"").refuses(2, "--bpf");

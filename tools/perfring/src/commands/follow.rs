@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct FollowArgs {
     /// Continue with new records until the ring is removed or Ctrl-C
     #[arg(long, short)]
-    follow: bool,
+    pub(crate) follow: bool,
     /// Continue with new records for at most this long, like 10s, then end with code 124
     #[arg(long, value_name = "TIME", value_parser = args::parse_duration)]
     timeout: Option<Duration>,

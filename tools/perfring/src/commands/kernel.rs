@@ -29,8 +29,8 @@ pub(crate) struct KernelArgs {
     perf: Vec<EventKind>,
     #[command(flatten)]
     of: Traced,
-    /// Bytes of the kernel's ring for each processor and event: a power of two of whole pages. The
-    /// default adds up to 512K for each processor
+    /// Bytes of each ring of the kernel: a power of two of whole pages. A processor has a ring for each event; switches, tasks
+    /// and mappings share the first. By default the rings of a processor have 512K together
     #[arg(long, value_name = "SIZE", requires = "perf", value_parser = args::parse_size)]
     perf_size: Option<u64>,
     /// Sampling interval of cpu-clock and task-clock
@@ -39,9 +39,9 @@ pub(crate) struct KernelArgs {
     perf_period: Duration,
     /// Keep the newest kernel events in memory, and show them at the end: at Ctrl-C, after --timeout, or when the process has
     /// ended. The kernel overwrites older events, and nothing is read before the end. A ring's records are shown at the end,
-    /// too: those that it then has
+    /// too: those that it then has. With -n N, only the newest N of all records
     #[arg(long, requires = "perf", conflicts_with = "bpf")]
-    perf_overwrite: bool,
+    pub(crate) perf_overwrite: bool,
     /// Show the records that BPF programs submit to a ring-buffer map: the path at which it is pinned, or id:N. May be
     /// given several times. It is read as the map's one consumer: what was shown leaves the map. PATH,observe leaves it
     /// there. A map in overwrite mode is observed in any case. A record's time is when it was found, or with
@@ -200,6 +200,7 @@ pub(crate) fn tail(
     }
     let since = since.map(Since::before_now).transpose()?;
     let mut output = Output::of_many(&follow.format, shapes, since);
+    output.show(records);
     let mut ended = match timeline.recorders.is_empty() {
         true => timeline.follow(follow, records, &mut output, stop),
         false => timeline.record(follow, stop),

@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let records = match (args.first, args.last) {
         (Some(first), _) => Records::First(first),
-        (_, Some(_)) if args.kernel.is_wanted() => {
+        (_, Some(_)) if args.kernel.is_wanted() && !args.kernel.perf_overwrite => {
             let option = args.kernel.option();
             let why =
                 format!("-n shows the last records, and {option} has no last one: use --first");
@@ -67,6 +67,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         (_, Some(last)) => Records::Last(last),
         _ => Records::All,
     };
+    if args.kernel.perf_overwrite && args.follow.follow {
+        let why = "-f shows records as they come, and --perf-overwrite shows the newest ones at the end: leave out one of the two";
+        return Err(Failure::Usage(why.to_owned()));
+    }
     args.follow.format.check()?;
     let stop = Stop::install()?;
     let observe = |ring: &Location| Observer::attach(ring, start);
