@@ -62,8 +62,17 @@ fn of_rings() -> Vec<AttachError> {
     let mut all: Vec<_> =
         bad.map(|source| AttachError::Bad { location: location(), source }).into_iter().collect();
     all.extend([
-        AttachError::NotFound { location: location(), leads_to: None },
-        AttachError::NotFound { location: location(), leads_to: Some("/run/ticks".into()) },
+        AttachError::NotFound { location: location(), leads_to: None, holder: None },
+        AttachError::NotFound {
+            location: location(),
+            leads_to: Some("/run/ticks".into()),
+            holder: None,
+        },
+        AttachError::NotFound {
+            location: Location::from("/tmp/disk.img@0x2000"),
+            leads_to: None,
+            holder: Some("/tmp/disk.img".into()),
+        },
         AttachError::NotReachable { location: location(), dir: "/run/closed".into() },
         AttachError::ReadOnly { location: location() },
         AttachError::Permission { location: location(), wanted: "reading" },

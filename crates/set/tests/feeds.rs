@@ -207,7 +207,7 @@ fn what_cannot_be_attached_to_is_found_again_and_what_is_damaged_is_not() {
     assert!(!temp.feed.retry(found, &why), "for the same reason");
     let found = find(&mut temp, Instant::now() + LATER);
     // It is gone: the feed reports that, and nothing is tried.
-    let gone = AttachError::NotFound { location: location.clone(), leads_to: None };
+    let gone = AttachError::NotFound { location: location.clone(), leads_to: None, holder: None };
     assert_eq!(temp.feed.failed(found, &gone), None);
     assert_eq!(temp.feed.next(Instant::now() + LATER), None);
     temp.rename("a/1", "b/1");

@@ -143,17 +143,13 @@ impl From<AttachError> for Failure {
             return Failure::Damaged(format!("{error}; {advice}"));
         }
         match &error {
-            AttachError::NotFound { location, leads_to: None }
-                if location.holder() != location.path() =>
-            {
-                let image = location.holder();
+            AttachError::NotFound { holder: Some(image), .. } => {
                 let image = image.display();
                 Failure::Damaged(format!(
-                    "{error}, and no ring begins at that offset of {image}: `perfring dump --image {image}` finds the rings of \
-                     {image}"
+                    "{error}: `perfring dump --image {image}` finds the rings of {image}"
                 ))
             }
-            AttachError::NotFound { location, leads_to } => {
+            AttachError::NotFound { location, leads_to, .. } => {
                 let path = leads_to.as_ref().map_or_else(|| location.clone(), Location::from);
                 Failure::NotFound(format!("{error}: create it with `perfring create {path}`"))
             }

@@ -253,7 +253,10 @@ impl Consumer {
             true => attach(Duration::ZERO),
             false => wait::slices(py, timeout.begin(), attach)?,
         };
-        let missing = || Err(AttachError::NotFound { location: path.0.clone(), leads_to: None });
+        let missing = || {
+            let location = path.0.clone();
+            Err(AttachError::NotFound { location, leads_to: None, holder: None })
+        };
         let consumer =
             attached.unwrap_or_else(missing).map_err(|error| errors::attach(py, &error))?;
         let source = Source::Consumer(consumer);

@@ -20,7 +20,9 @@ pub(crate) fn opening(location: &Location, source: io::Error, wanted: &'static s
     let location = location.clone();
     let io = |source| AttachError::Io { location: location.clone(), step: "opening it", source };
     match source.raw_os_error() {
-        Some(libc::ENOENT) => AttachError::NotFound { leads_to: missing_target(&path), location },
+        Some(libc::ENOENT) => {
+            AttachError::NotFound { leads_to: missing_target(&path), location, holder: None }
+        }
         Some(libc::EROFS) => AttachError::ReadOnly { location },
         Some(libc::EACCES) => match unsearchable(&path) {
             Some(dir) => AttachError::NotReachable { location, dir },
@@ -93,7 +95,7 @@ pub(crate) fn removing(location: &Location, source: io::Error) -> AttachError {
         || fs::metadata(dir_of(&path)).is_ok_and(|dir| dir.permissions().mode() & 0o1000 != 0);
     let location = location.clone();
     match source.raw_os_error() {
-        Some(libc::ENOENT) => AttachError::NotFound { location, leads_to: None },
+        Some(libc::ENOENT) => AttachError::NotFound { location, leads_to: None, holder: None },
         Some(libc::EROFS) => AttachError::ReadOnly { location },
         Some(libc::EPERM) if !sticky() => {
             let source = said(ErrorKind::PermissionDenied, ATTRIBUTE.to_owned());

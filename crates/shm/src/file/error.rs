@@ -37,16 +37,20 @@ pub(crate) const COPIED_AUX_MAX: u64 = 256 << 20;
 #[derive(Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// No file has this name, or the name is a symbolic link to a path that does not exist.
+    /// No file has this name, or the name is a symbolic link to a path that does not exist. A location `FILE@0xOFFSET` where
+    /// no ring begins is no name of a file, either.
     #[error(
-        "{location}{} does not exist",
-        .leads_to.as_ref().map_or(String::new(), |to| format!(" is a symbolic link to {}, which", to.display()))
+        "{location}{} does not exist{}",
+        .leads_to.as_ref().map_or(String::new(), |to| format!(" is a symbolic link to {}, which", to.display())),
+        .holder.as_ref().map_or(String::new(), |file| format!(": no ring begins at that offset of {}", file.display()))
     )]
     NotFound {
         /// The location that was asked for.
         location: Location,
         /// Where the symbolic link leads.
         leads_to: Option<PathBuf>,
+        /// The larger file of a location `FILE@0xOFFSET`.
+        holder: Option<PathBuf>,
     },
     /// The mode of a directory on the way to the file forbids to search it.
     #[error(

@@ -4,12 +4,14 @@
 //! Processes of another kernel may write the ring. They hold no locks here, and the lengths and locks of the larger file are
 //! not the ring's.
 
+use crate::file::denied;
+use crate::file::error::AttachError;
 use crate::file::location::Location;
 use crate::sys::host::page_size;
 use perfring_abi::{BadRing, HeaderPage, Layout};
-use rustix::fs::{MemfdFlags, memfd_create, sendfile};
+use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -17,6 +19,8 @@ use std::sync::OnceLock;
 
 /// The largest ring that is copied out of its file: 1 GiB.
 const COPIED_MAX: u64 = 1 << 30;
+/// The bytes that are copied at a time.
+const PIECE: u64 = 1 << 20;
 
 /// A file of which a location names a part.
 pub(super) struct Within {
@@ -36,13 +40,25 @@ pub(super) fn within(location: &Location) -> Option<Within> {
 }
 
 impl Within {
-    /// Opens the file to read it, with these flags of `open(2)`. Returns `None` if no ring begins at the offset.
-    pub(super) fn open(&self, flags: i32) -> io::Result<Option<File>> {
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(&self.path)?;
+    /// Opens the file to read it, with these flags of `open(2)`; `wanted` is the access that was asked for. Returns `None` if
+    /// no ring begins at the offset.
+    pub(super) fn open(
+        &self,
+        flags: i32,
+        wanted: &'static str,
+    ) -> Result<Option<File>, AttachError> {
+        let holder = Location::File(self.path.clone());
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(&self.path);
+        let file = opened.map_err(|source| denied::opening(&holder, source, wanted))?;
         let mut bytes = [0; HeaderPage::LEN];
         // Another file may have taken the name since `within`.
-        let read =
-            file.metadata()?.is_file() && file.read_exact_at(&mut bytes, self.offset).is_ok();
+        let is_file = file.metadata().is_ok_and(|meta| meta.is_file());
+        let read = match file.read_exact_at(&mut bytes, self.offset) {
+            Err(source) if is_file && source.kind() != io::ErrorKind::UnexpectedEof => {
+                return Err(AttachError::Io { location: holder, step: "reading it", source });
+            }
+            read => is_file && read.is_ok(),
+        };
         let page = HeaderPage::from_bytes(&bytes).ok().filter(|_| read);
         let is_ring = page.is_some_and(|page| {
             !matches!(Layout::check(&page, u64::MAX), Err(BadRing::Foreign { .. }))
@@ -66,8 +82,8 @@ fn split(path: &Path) -> Option<(&Path, u64)> {
     let at = bytes.iter().rposition(|byte| *byte == b'@')?;
     let digits = std::str::from_utf8(&bytes[at + 1..]).ok()?.strip_prefix("0x")?;
     // The kernel's offsets have a sign.
-    let offset =
-        u64::from_str_radix(digits, 16).ok().filter(|offset| i64::try_from(*offset).is_ok())?;
+    let is_one = |offset: &u64| *offset <= i64::MAX as u64 - HeaderPage::LEN as u64;
+    let offset = u64::from_str_radix(digits, 16).ok().filter(is_one)?;
     Some((Path::new(std::ffi::OsStr::from_bytes(&bytes[..at])), offset))
 }
 
@@ -105,25 +121,45 @@ fn copy_out(file: &File, offset: u64, len: u64) -> io::Result<File> {
     if len > COPIED_MAX {
         let why = format!(
             "it begins in the middle of a page, and such a ring is copied to memory if it has at most {COPIED_MAX} bytes: it has \
-             {len}, so copy it to a file of its own (`tail -c +{} FILE | head -c {len}`)",
+             {len}, so copy the ring to another file (`tail -c +{} FILE | head -c {len}`)",
             offset + 1
         );
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
-    let copy = File::from(memfd_create("perfring-image", MemfdFlags::CLOEXEC)?);
+    let mut copy = File::from(memfd_create("perfring-image", MemfdFlags::CLOEXEC)?);
     let (mut from, end) = (offset, offset + len);
+    let mut buffer = vec![0; PIECE.min(len) as usize];
+    // Not sendfile: not every file system has it.
     while from < end {
-        let left = (end - from) as usize;
-        if sendfile(&copy, file, Some(&mut from), left)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
+        let piece = &mut buffer[..PIECE.min(end - from) as usize];
+        file.read_exact_at(piece, from).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                io::Error::new(error.kind(), "the file was cut off meanwhile: try again")
+            }
+            _ => error,
+        })?;
+        copy.write_all(piece)?;
+        from += piece.len() as u64;
     }
     Ok(copy)
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
     use super::*;
+
+    /// The file of a process's memory cannot be sent or mapped, like a kernel's memory in `/proc/vmcore`.
+    #[test]
+    fn a_file_that_can_only_be_read_is_copied() {
+        let memory: Vec<u8> = (0..3_000_000u32).map(|nth| nth as u8).collect();
+        let file = File::open("/proc/self/mem").unwrap();
+        let at = memory.as_ptr().addr() as u64;
+        let copy = copy_out(&file, at + 1, memory.len() as u64 - 1).unwrap();
+        let mut copied = vec![0; memory.len() - 1];
+        copy.read_exact_at(&mut copied, 0).unwrap();
+        assert!(copied == memory[1..] && copy.metadata().unwrap().len() == copied.len() as u64);
+    }
 
     #[test]
     fn a_path_is_split_at_its_last_offset() {
@@ -135,6 +171,7 @@ mod tests {
             "a@0x",
             "a@0xg",
             "a@0x1/b",
+            "a@0x7fffffffffffffff",
             "a@0x8000000000000000",
             "a@0x11111111111111111",
         ] {

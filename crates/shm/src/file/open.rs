@@ -91,17 +91,16 @@ impl RingFile {
             Ok(file) => (file, None),
             Err(source) => {
                 let missing = source.kind() == io::ErrorKind::NotFound;
-                let within = missing.then(|| image::within(&location)).flatten();
-                match within.as_ref().map(|within| (within, within.open(flags))) {
-                    Some((within, Ok(Some(file)))) if !write => (file, Some(within.offset)),
-                    Some((_, Ok(Some(_)))) => {
-                        return Err(no_file(io::ErrorKind::Unsupported, denied::WITHIN));
+                let Some(within) = missing.then(|| image::within(&location)).flatten() else {
+                    return Err(denied::opening(&location, source, wanted));
+                };
+                match within.open(flags, wanted)? {
+                    Some(file) if !write => (file, Some(within.offset)),
+                    Some(_) => return Err(no_file(io::ErrorKind::Unsupported, denied::WITHIN)),
+                    None => {
+                        let holder = Some(within.path);
+                        return Err(AttachError::NotFound { location, leads_to: None, holder });
                     }
-                    Some((within, Err(source))) if !write => {
-                        let holder = Location::File(within.path.clone());
-                        return Err(denied::opening(&holder, source, wanted));
-                    }
-                    _ => return Err(denied::opening(&location, source, wanted)),
                 }
             }
         };
@@ -128,7 +127,7 @@ impl RingFile {
         };
         match page.and_then(|page| Layout::check(&page, meta.len().saturating_sub(base))) {
             Ok(layout) => {
-                // Who only reads takes no lock; what it finds out about others' locks may be wrong.
+                // A reader takes no lock. The state of others' locks that it finds may be wrong.
                 if write && let Some(shown) = overlay::shown_at(&file) {
                     return Err(AttachError::UnderOverlay { location, shown });
                 }
@@ -212,9 +211,8 @@ impl RingFile {
             .map_err(|source| self.io("reading its file system's kind", source))
     }
 
-    /// Returns where an overlay shows this file too: it is in the upper directory of that overlay, and
-    /// who opened it there holds locks that this process does not see. `None` also where the mount is in
-    /// another mount namespace.
+    /// Returns where an overlay shows this file too. The file is in the upper directory of that overlay, and this process does
+    /// not see the locks of processes that opened it there. `None` also where the mount is in another mount namespace.
     #[must_use]
     pub fn shown_through_overlay(&self) -> Option<PathBuf> {
         overlay::shown_at(&self.file)

@@ -155,8 +155,23 @@ fn a_header_in_a_sparse_file_costs_no_memory_and_a_huge_ring_is_not_copied() {
     let peers = Trust::Peers(unsafe { Promise::all_writers_keep_to_the_protocol() });
     for trust in [Trust::Auto, Trust::Nobody, peers] {
         let error = ObserverMapping::open_with(&place, trust).unwrap_err().to_string();
-        assert!(error.contains("copy it to a file of its own (`tail -c +9 FILE"), "{error}");
+        assert!(error.contains("copy the ring to another file (`tail -c +9 FILE"), "{error}");
     }
+}
+
+/// The first page of a process's memory is there for nobody.
+#[test]
+fn a_larger_file_that_cannot_be_read_is_the_error_and_nothing_is_created() {
+    let place = Path::new("/proc/self/mem@0x0");
+    let reads = |error: &dyn std::fmt::Display| {
+        let error = error.to_string();
+        assert!(error.contains("/proc/self/mem: reading it: Input/output error"), "{error}");
+    };
+    for access in [FileAccess::Read, FileAccess::Write] {
+        reads(&RingFile::open(place.into(), access).unwrap_err());
+    }
+    let options = RingOptions { size: 4096, ..RingOptions::default() };
+    reads(&create_if_missing(place, &options).unwrap_err());
 }
 
 #[test]
@@ -181,7 +196,17 @@ fn a_name_without_a_ring_behind_it_is_free_and_a_name_that_is_taken_is_no_offset
     for name in free {
         for access in [FileAccess::Read, FileAccess::Write] {
             let error = RingFile::open(at(name).into(), access).unwrap_err();
+            let (file, _) = name.split_once('@').unwrap();
+            let is_file = fs::metadata(at(file)).is_ok_and(|meta| meta.is_file());
+            let said = match is_file {
+                true => format!(": no ring begins at that offset of {}", at(file).display()),
+                false => String::new(),
+            };
             assert!(matches!(error, AttachError::NotFound { .. }), "{name}: {error}");
+            assert!(
+                error.to_string().ends_with(&format!("{name} does not exist{said}")),
+                "{error}"
+            );
         }
         create_if_missing(at(name), &options).unwrap();
         // The observer that waits for it is not told of the other file.

@@ -215,7 +215,7 @@ impl WriteWindow {
     /// refusal, `wait` returns a closure, which is called after each refusal and waits. Its error ends the attempts.
     ///
     /// # Errors
-    /// Those of `wait`, and of the closure.
+    /// The errors of `wait` and of its closure.
     #[inline(always)]
     pub fn reserve<P, T, W, E>(
         &mut self,
