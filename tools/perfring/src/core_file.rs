@@ -11,6 +11,10 @@ const MANY: u16 = 0xffff;
 /// More segments than any machine's memory has.
 const SEGMENTS_MAX: u32 = 1 << 20;
 
+/// A file of at least this length may be the image of a disk or of memory, if it has whole sectors.
+const IMAGE_MIN: u64 = 1 << 20;
+const SECTOR: u64 = 512;
+
 /// A part of a file whose pages follow each other there as in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
@@ -19,8 +23,10 @@ pub(crate) struct Segment {
     pub(crate) len: u64,
     /// Its bytes if the file were long enough.
     pub(crate) whole: u64,
-    /// The physical address of its first byte: where pages begin follows from it.
-    pub(crate) physical: u64,
+    /// The address of its first byte: where pages begin follows from it.
+    pub(crate) address: u64,
+    /// The address is a physical one: the file is no core file of a process.
+    pub(crate) is_physical: bool,
 }
 
 /// `Elf64_Ehdr`
@@ -108,15 +114,23 @@ fn read<T: Pod>(file: &File, offset: u64) -> Option<T> {
     Some(value)
 }
 
-/// Says how the rings are found in a file that is a core file, or one that has to be converted first. `None` for other files.
+/// Says how the rings are found in a file that is a core file, one that has to be converted first, or maybe an image. `None` for
+/// other files.
 pub(crate) fn advice(path: &Path) -> Option<String> {
     let file = File::open(path).ok().filter(|_| path.is_file())?;
     let name = path.display();
     if is_core(&file) {
         return Some(format!("it is a core file: `perfring dump {name}` finds the rings in it"));
     }
-    let why = other(&file).ok()??;
-    Some(format!("{why}; then `perfring dump --image NEW` finds the rings in it"))
+    if let Some(why) = other(&file).ok()? {
+        return Some(format!("{why}; then `perfring dump --image NEW` finds the rings in it"));
+    }
+    let len = file.metadata().ok()?.len();
+    (len >= IMAGE_MIN && len.is_multiple_of(SECTOR)).then(|| {
+        format!(
+            "if it is the image of a disk or of memory, `perfring dump --image {name}` finds the rings in it"
+        )
+    })
 }
 
 /// Says what to do first with a file that holds pages in another order than memory, or compressed.
@@ -146,7 +160,8 @@ pub(crate) fn segments(file: &File, len: u64) -> io::Result<Vec<Segment>> {
         return Err(refuse(why));
     }
     if !is_core(file) {
-        return Ok(vec![Segment { offset: 0, len, whole: u64::MAX, physical: 0 }]);
+        let all = Segment { offset: 0, len, whole: u64::MAX, address: 0, is_physical: true };
+        return Ok(vec![all]);
     }
     let cut = || refuse("it is a core file whose list of segments is cut off: dump it again");
     let header: ElfHeader = read(file, 0).ok_or_else(cut)?;
@@ -166,17 +181,25 @@ pub(crate) fn segments(file: &File, len: u64) -> io::Result<Vec<Segment>> {
         let why = "more than any machine's memory has: dump it again";
         return Err(refuse(&format!("it is a core file of {count} segments, {why}")));
     }
-    let mut segments = Vec::new();
+    let mut listed = Vec::new();
     for nth in 0..u64::from(count) {
         let at = header.segments_at.checked_add(nth * size_of::<ElfSegment>() as u64);
         let segment: ElfSegment = at.and_then(|at| read(file, at)).ok_or_else(cut)?;
-        // What is beyond the end was not written: a disk was full.
-        let in_file = segment.in_file.min(len.saturating_sub(segment.offset));
         if segment.kind == LOAD && segment.in_file > 0 {
-            let ElfSegment { offset, physical, in_file: whole, .. } = segment;
-            segments.push(Segment { offset, len: in_file, whole, physical });
+            listed.push(segment);
         }
     }
+    // The core file of a process has no physical addresses.
+    let is_physical = listed.iter().any(|segment| segment.physical != 0)
+        || listed.iter().all(|segment| segment.virtual_address == 0);
+    let of = |segment: &ElfSegment| {
+        let ElfSegment { offset, in_file: whole, physical, virtual_address, .. } = *segment;
+        // What is beyond the end was not written: a disk was full.
+        let len = whole.min(len.saturating_sub(offset));
+        let address = if is_physical { physical } else { virtual_address };
+        Segment { offset, len, whole, address, is_physical }
+    };
+    let mut segments: Vec<Segment> = listed.iter().map(of).collect();
     segments.sort_by_key(|segment| (segment.offset, segment.len));
     // No byte is looked at twice, whatever the list says.
     let mut end = 0;
@@ -185,9 +208,19 @@ pub(crate) fn segments(file: &File, len: u64) -> io::Result<Vec<Segment>> {
         segment.len = segment.len.saturating_sub(skip);
         segment.whole = segment.whole.saturating_sub(skip);
         segment.offset = segment.offset.saturating_add(skip);
-        segment.physical = segment.physical.wrapping_add(skip);
+        segment.address = segment.address.wrapping_add(skip);
         end = end.max(segment.offset.saturating_add(segment.len));
         segment.whole > 0
+    });
+    // A process has a ring in several mappings, one after the other.
+    segments.dedup_by(|next, segment| {
+        let follows = segment.offset.checked_add(segment.whole) == Some(next.offset)
+            && segment.address.checked_add(segment.whole) == Some(next.address);
+        if follows {
+            segment.len = segment.len.saturating_add(next.len);
+            segment.whole = segment.whole.saturating_add(next.whole);
+        }
+        follows
     });
     Ok(segments)
 }

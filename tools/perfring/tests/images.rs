@@ -27,8 +27,13 @@ fn golden() -> Vec<(String, Vec<u8>)> {
     all.iter().map(read).collect()
 }
 
-/// A core file: an ELF header, a list of segments and their bytes, each at a physical address.
+/// A core file of a kernel: each segment is at a physical address.
 fn core(segments: &[(u64, Vec<u8>)]) -> Vec<u8> {
+    core_at(segments.iter().map(|(physical, content)| ([0, *physical], &**content)).collect())
+}
+
+/// A core file: an ELF header, a list of segments and their bytes, each at a virtual and a physical address.
+fn core_at(segments: Vec<([u64; 2], &[u8])>) -> Vec<u8> {
     let list = 64 + 56 * segments.len();
     // A note stands before the memory, so that no page is where a page begins in the file.
     let mut offset = list + 24;
@@ -38,14 +43,15 @@ fn core(segments: &[(u64, Vec<u8>)]) -> Vec<u8> {
     bytes.extend([0u64, 64, 0].map(u64::to_le_bytes).concat());
     bytes.extend(0u32.to_le_bytes());
     bytes.extend([64u16, 56, segments.len() as u16, 64, 0, 0].map(u16::to_le_bytes).concat());
-    for (physical, content) in segments {
+    for ([virtual_address, physical], content) in &segments {
         bytes.extend([1u32, 7].map(u32::to_le_bytes).concat());
-        let len = content.len() as u64;
-        bytes.extend([offset as u64, 0, *physical, len, len, 0].map(u64::to_le_bytes).concat());
+        let (at, len) = (offset as u64, content.len() as u64);
+        let words = [at, *virtual_address, *physical, len, len, 0];
+        bytes.extend(words.map(u64::to_le_bytes).concat());
         offset += content.len();
     }
     bytes.resize(list + 24, 0x55);
-    segments.iter().for_each(|(_, content)| bytes.extend(content));
+    segments.iter().for_each(|(_, content)| bytes.extend(*content));
     bytes
 }
 
@@ -338,22 +344,83 @@ fn a_ring_that_is_cut_off_is_read_after_the_advice_if_there_is_any() {
 }
 
 #[test]
-fn a_ring_inside_a_ring_is_listed() {
+fn a_ring_that_is_cut_off_beside_a_whole_one_ends_with_a_code_and_is_in_json() {
+    let place = Place::new();
+    let ring = recorded(&place, &[], "to be read\n");
+    let cut = &ring[..ring.len() - PAGE];
+    let one = write(&place, "one", &[&ring, cut].concat());
+    for (command, shown) in [("dump", "to be read\n"), ("stat", "written")] {
+        let done = run(&[command, "--image", &one], b"");
+        assert_eq!(done.code(), 4, "{}", done.err());
+        assert!(done.out().contains(shown), "{}", done.out());
+        assert!(done.err().contains("1 further ring of it cannot be read"), "{}", done.err());
+    }
+    let two = write(&place, "two", &[&ring, &ring, cut].concat());
+    let none = write(&place, "none", cut);
+    for (image, whole) in [(two, 2), (none, 0)] {
+        let done = run(&["dump", "--json", "--image", &image], b"");
+        assert_eq!(done.code(), 4, "{}", done.err());
+        let objects = json_lines(&done.out());
+        let damaged: Vec<bool> = objects.iter().map(|object| object["damaged"] == true).collect();
+        assert_eq!(damaged, [vec![false; whole], vec![true]].concat(), "{}", done.out());
+        let image = &objects[whole]["image"];
+        assert_eq!(
+            (&image["offset"], &image["readable"]),
+            (&(whole * ring.len()).into(), &0.into())
+        );
+        assert!(image["damage"].as_str().unwrap().contains("bytes"), "{image}");
+    }
+}
+
+/// A process has the ring's file in several mappings, one after the other, and no physical addresses.
+#[test]
+fn the_ring_of_a_process_is_found_in_its_core_file() {
+    let place = Place::new();
+    let ring = recorded(&place, &["--size", "64K"], "to be read\n");
+    let at = |nth: usize| [0x7f00_0000_1000 + nth as u64, 0];
+    let pieces = [0..PAGE, PAGE..3 * PAGE, 3 * PAGE..ring.len()];
+    let mut segments = vec![([0x1000, 0], &[1; PAGE][..])];
+    segments.extend(pieces.map(|piece| (at(piece.start), &ring[piece])));
+    let core = write(&place, "core", &core_at(segments));
+    let done = run(&["dump", &core], b"");
+    assert_eq!((done.code(), &*done.out()), (0, "to be read\n"), "{}", done.err());
+    assert!(!done.err().contains("physical"), "{}", done.err());
+}
+
+#[test]
+fn a_raw_image_is_said_to_need_the_option_and_a_file_is_no_directory() {
+    let place = Place::new();
+    let image = write(&place, "image", &[7; 1 << 20]);
+    let short = write(&place, "short", &[7; 1 << 16]);
+    let says = format!("`perfring dump --image {image}` finds the rings in it");
+    for command in ["dump", "tail", "stat"] {
+        run(&[command, &image], b"").refuses(4, &says);
+        assert!(!run(&[command, &short], b"").err().contains("--image"));
+    }
+    run(&["ls", &image], b"").refuses(2, &format!("{image} is no directory: `perfring stat"));
+}
+
+#[test]
+fn a_ring_inside_a_ring_is_noted_and_not_shown() {
     let place = Place::new();
     let mut outer = recorded(&place, &["--size", "1M"], "outer\n");
     let inner = recorded(&place, &["--size", "4K", "--types-size", "0"], "inner\n");
     let at = outer.len() - inner.len();
     outer[at..].copy_from_slice(&inner);
     let image = write(&place, "image", &outer);
-    for command in ["dump", "stat"] {
+    let inside = format!("{image}: a ring at {at:#x} inside the ring at 0x0, whose");
+    for (command, shown) in [("dump", "outer\n"), ("stat", "written")] {
         let done = run(&[command, "--image", &image], b"");
-        let (out, err) = (done.out(), done.err());
-        let lines: Vec<&str> = out.lines().collect();
-        assert_eq!((done.code(), lines.len()), (0, 2), "{out}{err}");
-        assert!(lines[0].starts_with(&format!("{image}@0x0: a ring at 0x0: ")), "{out}");
-        let inside = format!("{image}@{at:#x}: a ring at {at:#x} inside the ring at 0x0, whose");
-        assert!(lines[1].starts_with(&inside), "{out}");
+        assert_eq!(done.code(), 0, "{}", done.err());
+        assert!(done.out().contains(shown), "{}", done.out());
+        assert!(done.err().contains(&inside), "{}", done.err());
     }
+    // With a third one, all are listed.
+    let three = write(&place, "three", &[outer, recorded(&place, &[], "other\n")].concat());
+    let listed = run(&["dump", "--image", &three], b"").out();
+    assert_eq!(listed.lines().count(), 3, "{listed}");
+    let inside = format!("{three}@{at:#x}: a ring at {at:#x} inside the ring at 0x0, whose");
+    assert!(listed.lines().any(|line| line.starts_with(&inside)), "{listed}");
     let inner = run(&["dump", &format!("{image}@{at:#x}")], b"");
     assert_eq!(inner.out(), "inner\n", "{}", inner.err());
 }

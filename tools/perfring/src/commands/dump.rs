@@ -64,10 +64,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if !args.image && !image::is_core(&args.ring) {
         return one(args, &args.ring, &stop);
     }
-    match image::only_ring(&args.ring, args.format.is_json(), &stop)? {
-        Some(ring) => one(args, &ring, &stop),
-        None => Ok(()),
-    }
+    let (ring, others) = image::only_ring(&args.ring, args.format.is_json(), &stop)?;
+    ring.map_or(Ok(()), |ring| one(args, &ring, &stop))?;
+    others
 }
 
 /// Shows what one ring holds.

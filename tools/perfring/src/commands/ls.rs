@@ -100,6 +100,13 @@ pub(crate) fn list(dir: &Path) -> Result<Listing, Failure> {
                 dir.display()
             ))
         }
+        SetError::Dir { source, .. } if source.kind() == io::ErrorKind::NotADirectory => {
+            let file = dir.display();
+            Failure::Usage(format!(
+                "{file} is no directory: `perfring stat {file}` shows a ring, and `perfring dump --image {file}` finds the \
+                 rings in an image"
+            ))
+        }
         _ => Failure::general(error),
     })
 }

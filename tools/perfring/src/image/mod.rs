@@ -32,12 +32,13 @@ pub(crate) fn is_core(location: &Location) -> bool {
         && File::open(location.path()).is_ok_and(|file| core_file::is_core(&file))
 }
 
-/// Finds the rings in an image. Returns the location of the only one. Of several, prints a line each, or an object each.
+/// Finds the rings in an image. Returns the location of the only one, apart from rings inside that one, and the failure to end
+/// with if other rings are cut off. Of several, prints a line each, or an object each.
 pub(crate) fn only_ring(
     image: &Location,
     is_json: bool,
     stop: &Stop,
-) -> Result<Option<Location>, Failure> {
+) -> Result<(Option<Location>, Result<(), Failure>), Failure> {
     let path = image.path();
     let holder = image.holder();
     if holder != path {
@@ -62,18 +63,23 @@ pub(crate) fn only_ring(
         .filter_map(|found| Some((found, found.layout.ok()?, at(&path, found.offset))))
         .collect();
     refused(image, &scan);
-    match &rings[..] {
-        [] if !scan.found.is_empty() => Err(Failure::Damaged(format!(
-            "{image}: no ring of it is whole: the notes above say what is wrong with each"
-        ))),
-        [] => Err(Failure::NotFound(format!(
-            "{image}: no ring begins at a page of it, of {} that were read: a ring in a file system that compresses or \
-             encrypts, or in memory that was left out of a dump, cannot be found",
-            show_size(scan.bytes)
-        ))),
+    let cut: Vec<&Found> = scan.found.iter().filter(|found| found.is_cut()).collect();
+    let (inner, outer): (Vec<_>, Vec<_>) =
+        rings.iter().partition(|(found, ..)| found.inside.is_some());
+    let ring = match &outer[..] {
+        [] if scan.found.is_empty() => {
+            return Err(Failure::NotFound(format!(
+                "{image}: no ring begins at a page of it, of {} that were read: a ring in a file system that compresses or \
+                 encrypts, or in memory that was left out of a dump, cannot be found",
+                show_size(scan.bytes)
+            )));
+        }
         [(found, layout, ring)] if scan.more == 0 => {
+            for (found, layout, _) in inner {
+                note(&format!("{image}: {}", placed(found, layout)));
+            }
             summary(&format!("{image}: {}", placed(found, layout)));
-            Ok(Some(ring.clone()))
+            Some(ring.clone())
         }
         _ => {
             let (mut out, width) = (Stream::stdout(), columns::width());
@@ -89,11 +95,30 @@ pub(crate) fn only_ring(
                 };
                 written.map_err(Failure::output)?;
             }
+            // In text, a note on stderr has each of them.
+            for found in cut.iter().filter(|_| is_json) {
+                let intact = Intact { written: None, readable: 0, damage: found.fault() };
+                let object = object(found, &at(&path, found.offset), &intact);
+                line(&mut out, &object).map_err(Failure::output)?;
+            }
+            if rings.is_empty() {
+                return Err(Failure::Damaged(format!(
+                    "{image}: no ring of it is whole: the notes above say what is wrong with each"
+                )));
+            }
             let rings = count(rings.len() as u64, "ring");
             summary(&format!("{image}: {rings}: name one to see what it holds"));
-            Ok(None)
+            None
         }
-    }
+    };
+    let all_whole = match cut.len() as u64 {
+        0 => Ok(()),
+        cut => Err(Failure::Damaged(format!(
+            "{image}: {} of it cannot be read: the notes above say what is missing",
+            count(cut, "further ring")
+        ))),
+    };
+    Ok((ring, all_whole))
 }
 
 /// Why a search has ended.
@@ -135,9 +160,9 @@ fn at(image: &Path, offset: u64) -> Location {
 
 /// Says where a ring is, and which.
 fn placed(found: &Found, layout: &Layout) -> String {
-    let physical = match found.physical == found.offset {
-        true => String::new(),
-        false => format!(" (physical address {:#x})", found.physical),
+    let physical = match found.physical.filter(|address| *address != found.offset) {
+        Some(address) => format!(" (physical address {address:#x})"),
+        None => String::new(),
     };
     let inside = match found.inside {
         Some(other) => format!(" inside the ring at {other:#x}, whose payload it may be"),

@@ -20,8 +20,8 @@ const MOST: usize = 1000;
 pub(super) struct Found {
     /// Where it is in the file.
     pub(super) offset: u64,
-    /// Its physical address, in a core file.
-    pub(super) physical: u64,
+    /// Its physical address, if that is known; in an image, its offset.
+    pub(super) physical: Option<u64>,
     /// The ring's shape, if the ring can begin here.
     pub(super) layout: Result<Layout, BadRing>,
     /// It lies inside the ring at this offset.
@@ -30,10 +30,25 @@ pub(super) struct Found {
     pub(super) room: u64,
 }
 
+impl Found {
+    /// Returns whether it is a ring of which the image lacks the end.
+    pub(super) fn is_cut(&self) -> bool {
+        matches!(self.layout, Err(BadRing::Truncated { .. }))
+    }
+
+    /// Returns why no ring can begin here.
+    pub(super) fn fault(&self) -> Option<String> {
+        self.layout.as_ref().err().map(ToString::to_string)
+    }
+}
+
 /// What was found in an image.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scan {
     pub(super) found: Vec<Found>,
+    /// The rings and the first pages without a ring in `found`.
+    rings: usize,
+    bad: usize,
     /// More rings than are in `found`.
     pub(super) more: u64,
     /// More first pages without a ring than are in `found`.
@@ -61,7 +76,7 @@ impl Scan {
                 continue;
             }
             let end = segment.offset + segment.len;
-            let mut at = segment.offset + segment.physical.wrapping_neg() % PAGE;
+            let mut at = segment.offset + segment.address.wrapping_neg() % PAGE;
             while at < end {
                 stop()?;
                 at += data_after(file, at, end)?.saturating_sub(at) / PAGE * PAGE;
@@ -90,17 +105,22 @@ impl Scan {
         if matches!(layout, Err(BadRing::Endian)) {
             return;
         }
-        let is_ring = layout.is_ok();
-        if self.found.iter().filter(|found| found.layout.is_ok() == is_ring).count() == MOST {
-            *(if is_ring { &mut self.more } else { &mut self.more_bad }) += 1;
+        let (shown, more) = match layout {
+            Ok(_) => (&mut self.rings, &mut self.more),
+            Err(_) => (&mut self.bad, &mut self.more_bad),
+        };
+        if *shown == MOST {
+            *more += 1;
             return;
         }
+        *shown += 1;
         let holds = |found: &&Found| {
             found.layout.is_ok_and(|layout| offset < found.offset + layout.file_size())
         };
         // Those are in the order of their offsets, inside a segment.
         let inside = self.found.iter().rev().find(holds).map(|found| found.offset);
-        let physical = segment.physical.wrapping_add(offset - segment.offset);
+        let address = segment.address.wrapping_add(offset - segment.offset);
+        let physical = segment.is_physical.then_some(address);
         let room = segment.whole.saturating_sub(offset - segment.offset);
         self.found.push(Found { offset, physical, layout, inside, room });
     }

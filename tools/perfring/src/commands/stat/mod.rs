@@ -47,17 +47,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     {
         return set::run(&args.ring, args.format.is_json(), args.interval, &stop);
     }
-    let found;
-    let ring = match args.image || image::is_core(&args.ring) {
-        true => match image::only_ring(&args.ring, args.format.is_json(), &stop)? {
-            Some(ring) => {
-                found = ring;
-                &found
-            }
-            None => return Ok(()),
-        },
-        false => &args.ring,
+    let (ring, others) = match args.image || image::is_core(&args.ring) {
+        true => image::only_ring(&args.ring, args.format.is_json(), &stop)?,
+        false => (Some(args.ring.clone()), Ok(())),
     };
+    let Some(ring) = &ring else { return others };
     let mut out = BufWriter::new(Stream::stdout());
     let width = columns::width();
     let mut before: Option<(Instant, Stat)> = None;
@@ -78,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 ring
             )));
         }
-        let Some(interval) = args.interval else { return Ok(()) };
+        let Some(interval) = args.interval else { return others };
         before = Some((now, stat));
         stop.pause(now, interval)?;
     }
