@@ -109,7 +109,7 @@
 //! | what a reader gets | [`Item`]: a [`RecordRef`], or [`Lost`] with its [`Cause`]; [`OwnedItem`] and [`OwnedRecord`] to keep; [`WriterId`]; [`Anchors`], for the time of day |
 //! | types of records | [`RecordType`]; [`Record`], the trait and its derive; [`Types`], the ring's table; [`mod@types`] has schemas and decoding; [`bytemuck`] |
 //! | what a ring is | [`Location`], [`Layout`], [`Policy`], [`Producers`], [`Evict`], [`Report`]; [`Pages`], its memory; [`Trust`] and [`Promise`] |
-//! | errors | [`AttachError`], [`OpenError`], [`ReserveError`], [`ReadError`]; [`error`] has their parts, and the rest |
+//! | errors | [`AttachError`], [`OpenError`], [`ReserveError`], [`ReadError`]; [`error`] has their parts and others; [`metrics`], `poll` and [`mod@types`] have their own |
 //! | figures | [`stat`]: totals, seats, counts of losses |
 //! | counters, gauges and histograms in a ring's file | [`metrics`] |
 //! | the process | [`install_sigbus_handler`], [`register_process`] |

@@ -1,5 +1,5 @@
 //! Parts of errors, and errors that few programs name. [`AttachError`](crate::AttachError), [`OpenError`](crate::OpenError) and
-//! [`ReserveError`](crate::ReserveError) are at the root.
+//! [`ReserveError`](crate::ReserveError) are at the root. [`metrics`](crate::metrics) has its own errors.
 
 pub use crate::cpu_set::CpuSetError;
 pub use crate::reserve_error::TypeError;
