@@ -151,6 +151,11 @@ pub trait Contestant: 'static {
     /// Returns what it can be asked to do.
     fn can() -> Can;
 
+    /// Returns how long a sample of it may take, where a run has this patience. A contestant that is made to hang has less.
+    fn patience(run: Duration) -> Duration {
+        run
+    }
+
     /// Describes it with these settings.
     fn about(setup: &Setup) -> About;
 

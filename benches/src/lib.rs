@@ -108,12 +108,14 @@ pub fn run(
         Ok(json.flush()?)
     };
     let measured = measure(entrants, options, &mut each, log);
-    // Also of a run that is interrupted.
-    if !stdout && !rows.is_empty() {
-        table::write(&rows, out)?;
-        out.flush()?;
-    }
+    // Also of a run that has failed after samples were taken: its error comes first.
+    let is_sample = |row: &Row| matches!(row, Row::Sample(_));
+    let written = match !stdout && (measured.is_ok() || rows.iter().any(is_sample)) {
+        true => table::write(&rows, out).and_then(|()| Ok(out.flush()?)),
+        false => Ok(()),
+    };
     measured?;
+    written?;
     let faults = faults(&rows);
     if faults.is_empty() { Ok(()) } else { Err(BenchError::Faults(faults.join("\n"))) }
 }

@@ -38,6 +38,9 @@ pub struct Machine {
     pub repetitions: usize,
     /// How long each takes.
     pub seconds_per_sample: f64,
+    /// How many records each has at most.
+    #[serde(skip)]
+    pub max_records: u64,
     /// Senders that can have processors of their own.
     pub sender_room: usize,
     /// The step of the clock that measures latencies, one way.
@@ -85,6 +88,7 @@ impl Machine {
             reader: scale.pace.name(),
             repetitions: scale.repetitions,
             seconds_per_sample: scale.seconds_per_sample,
+            max_records: scale.max_records,
             sender_room: places.map_or(0, Places::room),
             clock_step_ns: clock_step_ns(tick_ns),
             commit,
@@ -109,12 +113,16 @@ impl fmt::Display for Machine {
         }
         write!(
             f,
-            "\n{} KiB rings, {} reader, {} repetitions of {} s",
+            "\n{} KiB rings, {} reader, {} repetition{} of ",
             self.data_size / 1024,
             self.reader,
             self.repetitions,
-            self.seconds_per_sample
+            if self.repetitions == 1 { "" } else { "s" }
         )?;
+        match self.max_records {
+            u64::MAX => write!(f, "{} s", self.seconds_per_sample),
+            records => write!(f, "{records} records"),
+        }?;
         let commit = self.commit.map_or_else(String::new, |commit| format!("commit {commit}, "));
         write!(f, "\n{commit}{}", self.started)
     }
@@ -180,7 +188,17 @@ fn utc(seconds: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{POLLS, divisor, step, utc};
+    #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+    use super::{Machine, POLLS, Scale, divisor, step, utc};
+
+    #[test]
+    fn a_sample_is_described_by_what_ends_it() {
+        let of = |scale: Scale| Machine::of(&scale, None, 1.0, None).unwrap().to_string();
+        let short = of(Scale { repetitions: 1, max_records: 20_480, ..Scale::default() });
+        assert!(short.contains(", 1 repetition of 20480 records\n"), "{short}");
+        let default = of(Scale::default());
+        assert!(default.contains(" repetitions of 0.3 s\n"), "{default}");
+    }
 
     #[test]
     fn the_step_is_what_all_differences_are_multiples_of() {

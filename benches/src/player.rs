@@ -6,6 +6,7 @@ use crate::error::{BenchError, Result};
 use crate::part::{Duty, Part};
 use crate::payload::{SMALL, sized};
 use crate::stage::Stage;
+use std::time::Duration;
 
 /// How a contestant takes part.
 #[derive(Clone, Copy)]
@@ -40,6 +41,7 @@ impl Entry {
         let player = Player {
             check: C::check,
             can: C::can,
+            patience: C::patience,
             about: C::about,
             kernel_bytes: C::kernel_bytes,
             play: play::<C>,
@@ -82,6 +84,8 @@ pub struct Player {
     pub check: fn() -> Result<(), String>,
     /// See [`Contestant::can`].
     pub can: fn() -> Can,
+    /// See [`Contestant::patience`].
+    pub patience: fn(Duration) -> Duration,
     /// See [`Contestant::about`].
     pub about: fn(&Setup) -> About,
     /// See [`Contestant::kernel_bytes`].

@@ -94,7 +94,7 @@ impl Bench {
         let play = Play {
             contestant: case.entry.name,
             processes: case.processes(&self.scale, &turn.placed, rings, dir.path()),
-            patience: self.patience(),
+            patience: self.patience(case),
             weigh: case.kind.workload == Workload::Memory,
         };
         let performed = perform(&play, dir.path());
@@ -104,8 +104,9 @@ impl Bench {
     }
 
     /// Returns how long all of a sample may take.
-    pub fn patience(&self) -> Duration {
+    fn patience(&self, case: &Case) -> Duration {
         let Scale { patience, max_records, seconds_per_sample, .. } = self.scale;
+        let patience = case.entry.player().map_or(patience, |player| (player.patience)(patience));
         match max_records {
             u64::MAX => patience + 2 * Duration::from_secs_f64(seconds_per_sample),
             _ => patience,

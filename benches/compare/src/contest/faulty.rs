@@ -20,6 +20,8 @@ pub const LOSES: u8 = 4;
 /// A record is skipped, and no loss is reported.
 pub const LIES: u8 = 5;
 
+/// How long one that hangs is waited for. It is never sound.
+pub const PATIENCE: Duration = Duration::from_secs(2);
 /// The record that the fault affects.
 const VICTIM: u64 = 700;
 
@@ -36,6 +38,10 @@ impl<const FAULT: u8> Contestant for Faulty<FAULT> {
     fn can() -> Can {
         // Losses are no fault where it may overwrite; a wrong report of them is.
         Can { overwrite: Ok(()), ..Inner::can() }
+    }
+
+    fn patience(run: Duration) -> Duration {
+        if FAULT == HANGS { PATIENCE.min(run) } else { run }
     }
 
     fn about(setup: &Setup) -> About {

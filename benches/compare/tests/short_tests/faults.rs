@@ -5,17 +5,21 @@ use perfring_bench::rows::Row;
 use perfring_bench::scale::Scale;
 use perfring_bench::workload::Workload;
 use perfring_bench::{Options, faults, measure};
+use perfring_compare::contest::faulty;
 use perfring_compare::entrants::ALL;
 use std::io;
 use std::time::{Duration, Instant};
 
+/// With sound contestants, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Returns the rows of a run with this contestant.
-fn with(name: &str, workload: Workload, patience: Duration) -> Result<Vec<Row>, String> {
+fn with(name: &str, workload: Workload) -> Result<Vec<Row>, String> {
     let options = Options {
         workloads: vec![workload],
         contestants: vec![name.to_owned(), "perfring in place".to_owned()],
         payloads: vec![64],
-        scale: Scale { patience, ..Options::short().scale },
+        scale: Scale { patience: PATIENCE, ..Options::short().scale },
         ..Options::short()
     };
     measure(&ALL, &options, &mut |_| Ok(()), &mut io::sink()).map_err(|error| error.to_string())
@@ -41,7 +45,7 @@ pub(crate) fn found() -> Fallible {
     ];
     for (fault, workload, words) in cases {
         let name = format!("faulty: {fault}");
-        let rows = with(&name, workload, Duration::from_secs(120))?;
+        let rows = with(&name, workload)?;
         let found = faults(&rows);
         let mut all = found.iter();
         if words.is_empty() {
@@ -63,12 +67,11 @@ pub(crate) fn found() -> Fallible {
 
 /// A contestant that hangs is ended when the patience ends, and not before.
 pub(crate) fn hung() -> Fallible {
-    let patience = Duration::from_secs(2);
     let start = Instant::now();
     let options = Options {
         workloads: vec![Workload::Latency],
         contestants: vec!["faulty: hangs".to_owned(), "perfring in place".to_owned()],
-        scale: Scale { seconds_per_sample: 0.1, patience, ..Options::short().scale },
+        scale: Scale { seconds_per_sample: 0.1, patience: PATIENCE, ..Options::short().scale },
         ..Options::short()
     };
     let rows = measure(&ALL, &options, &mut |_| Ok(()), &mut io::sink())?;
@@ -77,7 +80,7 @@ pub(crate) fn hung() -> Fallible {
     if found.len() != 1 || !found.iter().all(|found| found.contains("hangs")) {
         return Err(format!("{found:?}").into());
     }
-    if !sampled(&rows, "perfring in place") || took < patience {
+    if !sampled(&rows, "perfring in place") || took < faulty::PATIENCE {
         return Err(format!("ended after {took:?}").into());
     }
     Ok(())
