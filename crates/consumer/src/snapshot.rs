@@ -194,7 +194,7 @@ impl SnapshotReader {
         &self.snapshot
     }
 
-    /// Returns what is next. A record without a timestamp has the time of the record before it.
+    /// Returns the kind of the next item. A record without a timestamp has the time of the record before it.
     ///
     /// # Errors
     /// [`ReadError`]: everything before it was taken.
@@ -202,7 +202,7 @@ impl SnapshotReader {
         front(self.cursor.clone().next(&self.snapshot.inner), self.time)
     }
 
-    /// Takes the next item, and returns what is next after it: [`Front::More`] if that is an error.
+    /// Takes the next item. Returns it and the kind of the item after it: [`Front::More`] if that is an error.
     ///
     /// # Errors
     /// [`ReadError`].

@@ -1,3 +1,3 @@
-//! What a producer says of its records: written, refused, lost.
+//! A producer's figures: records that were written, refused and lost.
 
 pub use perfring_ring::{Count, ProducerTotals, Refused};

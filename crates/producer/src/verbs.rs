@@ -46,9 +46,8 @@ macro_rules! verbs {
 
             /// Publishes one record of this type, and waits for at most `timeout` for space, and where many producers write one
             /// ring, for an older reservation to end and for the ring's lock. Where there is space this is [`Self::publish_as`].
-            /// A `timeout` of zero waits for nothing, and one of [`Duration::MAX`] has no end. An attempt of a
-            /// [`SharedProducer`] yields its core some times to a holder of the ring's lock that is off its own, whatever the
-            /// `timeout` is.
+            /// A `timeout` of zero waits for nothing, and one of [`Duration::MAX`] has no end. A [`SharedProducer`] may yield
+            /// its core to a preempted holder of the lock, even with a `timeout` of zero.
             ///
             /// # Errors
             /// See [`ReserveError`]; only the refusal at the end is counted.
