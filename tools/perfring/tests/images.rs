@@ -397,7 +397,7 @@ fn a_raw_image_is_said_to_need_the_option_and_a_file_is_no_directory() {
         run(&[command, &image], b"").refuses(4, &says);
         assert!(!run(&[command, &short], b"").err().contains("--image"));
     }
-    run(&["ls", &image], b"").refuses(2, &format!("{image} is no directory: `perfring stat"));
+    run(&["ls", &image], b"").refuses(1, &format!("{image} is no directory: `perfring stat"));
 }
 
 #[test]

@@ -98,7 +98,8 @@ fn ls_reports_what_is_wrong_with_a_directory() {
     run(&["ls", &missing], b"").refuses(3, "does not exist, so there are no rings");
     run(&["prune", &missing], b"").refuses(3, "does not exist, so there are no rings");
     let ring = place.ring(&[]);
-    run(&["ls", &ring], b"").refuses(1, "cannot use the ring directory");
+    run(&["ls", &ring], b"")
+        .refuses(1, &format!("{ring} is no directory: `perfring stat {ring}` shows a ring"));
     // The default is the user's directory of rings.
     let location = tempfile::tempdir().unwrap();
     let listed = |args: &[&str]| {

@@ -102,7 +102,7 @@ pub(crate) fn list(dir: &Path) -> Result<Listing, Failure> {
         }
         SetError::Dir { source, .. } if source.kind() == io::ErrorKind::NotADirectory => {
             let file = dir.display();
-            Failure::Usage(format!(
+            Failure::General(format!(
                 "{file} is no directory: `perfring stat {file}` shows a ring, and `perfring dump --image {file}` finds the \
                  rings in an image"
             ))
