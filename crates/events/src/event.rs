@@ -66,7 +66,7 @@ impl Origin {
         is_known
     }
 
-    /// Creates the shapes of a ring of this layout, of which nothing is known yet.
+    /// Creates the origin of a ring of this layout, of which nothing is known yet.
     #[must_use]
     pub fn of(
         id: u32,
@@ -91,7 +91,7 @@ impl Origin {
         }
     }
 
-    /// Creates the shapes of a ring of the kernel's events on this machine, which has no file: its location is its name.
+    /// Creates the origin of a ring of the kernel's events on this machine, which has no file: its location is its name.
     #[must_use]
     pub fn of_kernel(id: u32, name: &str, uuid: [u8; 16]) -> Self {
         let birth = Birth::namespace_here().map(|namespace| Birth { namespace, started_ns: 0 });
@@ -247,6 +247,8 @@ pub enum LossCause {
     Damaged,
     /// The same, and how many it took is not known: at least the number of records, which may be 0.
     UnknownDamage,
+    /// The ring is damaged, and is not read from there on. The number of records is unknown.
+    RingDamaged,
 }
 
 impl LossCause {
@@ -259,6 +261,7 @@ impl LossCause {
             LossCause::Rule(rule) => rule.cause(),
             LossCause::Damaged => "buffer damaged",
             LossCause::UnknownDamage => "unknown buffer damage",
+            LossCause::RingDamaged => "ring damaged",
         }
     }
 }
@@ -268,7 +271,7 @@ impl LossCause {
 pub struct Loss {
     /// The position before which they would be.
     pub pos: u64,
-    /// The number of records.
+    /// The number of records; 0 if it is unknown: see [`Loss::is_uncounted`].
     pub records: u64,
     /// The number of bytes, headers included.
     pub bytes: u64,
@@ -303,6 +306,19 @@ impl Loss {
         let sum = told.filter(|told| *told >= records);
         let wall = time.and_then(|time| origin.anchors.wall(pos, time));
         Loss { time, wall, sum, at_end, ..Loss::new(pos, records, bytes, LossCause::Ring(cause)) }
+    }
+
+    /// Returns whether the number of records is unknown. The kernel does not count what it overwrites.
+    #[must_use]
+    pub fn is_uncounted(&self) -> bool {
+        let is_damage = matches!(self.cause, LossCause::UnknownDamage | LossCause::RingDamaged);
+        self.records == 0 && (is_damage || self.bytes > 0)
+    }
+
+    /// Returns the number of records, if it is known.
+    #[must_use]
+    pub fn counted(&self) -> Option<u64> {
+        Some(self.records).filter(|_| !self.is_uncounted())
     }
 
     /// Returns whether damage to a buffer is its cause.
@@ -378,68 +394,4 @@ pub fn sum_of<K: PartialEq, V: Default>(sums: &mut Vec<(K, V)>, key: K) -> &mut 
         sums.len() - 1
     });
     &mut sums[at].1
-}
-
-/// Counts of records, and of losses by cause.
-///
-/// ```
-/// use perfring_consumer::Cause;
-/// use perfring_events::{Loss, LossCause, Totals};
-/// let mut totals = Totals::default();
-/// let cause = LossCause::Ring(Cause::Full);
-/// totals.lose(&Loss::new(0, 3, 48, cause));
-/// assert_eq!((totals.lost(), totals.to_string()), (3, "0 records, lost 3: full 3".to_owned()));
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Records.
-    pub records: u64,
-    /// Bytes of their payloads.
-    pub bytes: u64,
-    /// Lost records and bytes for each cause that occurred, in the order of their first occurrence.
-    pub losses: Vec<(LossCause, u64, u64)>,
-}
-
-impl Totals {
-    /// Counts an event.
-    pub fn add(&mut self, event: &Event<'_>) {
-        match &event.what {
-            What::Record(record) => {
-                self.records += 1;
-                self.bytes = self.bytes.saturating_add(record.bytes.len() as u64);
-            }
-            What::Lost(loss) => self.lose(loss),
-            What::Began | What::Ended => {}
-        }
-    }
-
-    /// Counts a loss. Saturates, whatever a hostile ring reports.
-    pub fn lose(&mut self, loss: &Loss) {
-        let at = self.losses.iter().position(|(cause, ..)| *cause == loss.cause);
-        let at = at.unwrap_or_else(|| {
-            self.losses.push((loss.cause, 0, 0));
-            self.losses.len() - 1
-        });
-        let (_, records, bytes) = &mut self.losses[at];
-        *records = records.saturating_add(loss.records);
-        *bytes = bytes.saturating_add(loss.bytes);
-    }
-
-    /// Returns the number of lost records, of all causes.
-    #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.losses.iter().fold(0, |sum, (_, records, _)| sum.saturating_add(*records))
-    }
-}
-
-impl fmt::Display for Totals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (records, lost) = (self.records, self.lost());
-        let plural = if records == 1 { "" } else { "s" };
-        write!(f, "{records} record{plural}, lost {lost}")?;
-        for (nth, (cause, records, _)) in self.losses.iter().enumerate() {
-            write!(f, "{} {} {records}", if nth == 0 { ":" } else { "," }, cause.name())?;
-        }
-        Ok(())
-    }
 }

@@ -29,6 +29,7 @@ mod shapes;
 pub mod signal;
 #[doc(hidden)]
 pub mod timeline;
+mod totals;
 
 pub use delivery::checks::{
     check_address, check_directories, check_directory, check_file, check_socket,
@@ -43,9 +44,10 @@ pub use delivery::stream::Stream;
 pub use delivery::terms::{FileMode, Terms};
 pub use delivery::write_error::WriteError;
 pub use duration::{later, read_duration, read_size, read_some_duration};
-pub use event::{Event, Key, Loss, LossCause, Origin, Rec, Totals, What, sum_of};
+pub use event::{Event, Key, Loss, LossCause, Origin, Rec, What, sum_of};
 pub use perfring_context::Birth;
 pub use rule_name::RuleName;
 pub use sampled::sampled;
 pub use shapes::Shapes;
 pub use timeline::{moment, utc, utc_micros};
+pub use totals::Totals;

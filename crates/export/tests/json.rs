@@ -1,7 +1,7 @@
 //! JSON lines: their content, and files that are started, finished, filled and torn.
 
 use crate::feed::{Feed, Numbers};
-use perfring_consumer::{Item, Snapshot};
+use perfring_consumer::{Cause, Item, Snapshot};
 use perfring_export::json::{Integers, JsonLines, Options, encode};
 use perfring_export::signal::Added;
 use perfring_export::{Event, Loss, LossCause, Output, Rec, Shapes, Took, What};
@@ -319,4 +319,21 @@ fn another_file_with_the_name_is_not_renamed() {
     assert!(
         path.is_dir() && lines.figures().trouble.unwrap().contains("another file has its name")
     );
+}
+
+#[test]
+fn an_unknown_number_of_lost_records_is_null() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, shapes) = ring(dir.path());
+    let of = |records, bytes, cause| {
+        let what = What::Lost(Loss::new(0, records, bytes, cause));
+        line(&Event { seq: 1, origin: shapes.origin(), what })["lost"]["records"].clone()
+    };
+    let lapped = LossCause::Ring(Cause::Lapped);
+    assert_eq!(of(3, 72, lapped), 3);
+    assert_eq!(of(0, 72, lapped), Value::Null);
+    // The marker of another writer may report no records.
+    assert_eq!(of(0, 0, LossCause::Ring(Cause::Foreign)), 0);
+    assert_eq!(of(2, 0, LossCause::UnknownDamage), 2);
+    assert_eq!(of(0, 0, LossCause::UnknownDamage), Value::Null);
 }

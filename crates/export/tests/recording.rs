@@ -3,14 +3,18 @@
 //! reader.
 
 use crate::steps::{Seen, Shared, Step, any_step, origin, read, record, records, some, written};
-use perfring_consumer::{Cause, Policy, RecordRef, RecordType, stat::OwnerInfo};
+use perfring_consumer::advanced::{Saved, SnapshotReader};
+use perfring_consumer::stat::{Count, OwnerInfo, Refused};
+use perfring_consumer::{Cause, Policy, RecordRef, RecordType, Snapshot};
 use perfring_export::recording::{
-    Existing, Missing, Options, ReadError, Reader, Recording, is_recording,
+    Existing, Missing, Options, ReadError, Reader, Recording, is_recording, write_snapshots,
 };
-use perfring_export::{Birth, Event, LossCause, Output, Rec, What};
+use perfring_export::{Birth, Event, FileMode, LossCause, Output, Rec, Shapes, What};
+use perfring_producer::{Options as RingOptions, Producer};
 use proptest::prelude::*;
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
@@ -28,7 +32,7 @@ proptest! {
     #[test]
     fn any_bytes_are_read_without_harm(
         frames in prop::collection::vec(
-            (0..11u16, any::<u16>(), prop::collection::vec(0..5u8, 0..80)), 0..20),
+            (0..12u16, any::<u16>(), prop::collection::vec(0..5u8, 0..80)), 0..20),
         lie in any::<Option<u32>>(),
     ) {
         // Valid blocks of invalid frames.
@@ -425,4 +429,54 @@ fn options_are_parsed_by_their_names() {
         serde_json::from_str(r#"{"path":"x","existing":"append","block_bytes":4096}"#).unwrap();
     assert_eq!((options.existing, options.block_bytes), (Existing::Append, 4096));
     assert!(serde_json::from_str::<Options>(r#"{"pth":"x"}"#).is_err());
+}
+
+#[test]
+fn the_position_of_a_reader_is_in_the_file_and_other_events_are_as_without_it() {
+    let file = Shared::default();
+    let mut recording = Recording::to("recording", file.clone()).unwrap();
+    let origin = origin(1);
+    let count = |records| Count { records, bytes: 24 * records };
+    let told =
+        Refused { full: count(1), too_large: count(2), contended: count(3), pending: count(4) };
+    let at = |pos| Saved { pos, before: count(pos), told };
+    recording.read_to(&origin, &at(8)).unwrap();
+    recording.take(&Event { seq: 1, origin: &origin, what: What::Began }).unwrap();
+    recording.read_to(&origin, &at(16)).unwrap();
+    recording.close(Instant::now()).unwrap();
+    let bytes = file.0.take();
+    let mut reader = Reader::new(&*bytes).unwrap();
+    assert!(matches!(reader.next().unwrap().unwrap().what, What::Began));
+    assert!(reader.next().unwrap().is_none());
+    assert_eq!(reader.read_to().iter().collect::<Vec<_>>(), [(&origin.uuid, &at(16))]);
+}
+
+#[test]
+fn a_snapshot_of_a_damaged_ring_ends_with_a_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ring, path) = (dir.path().join("ring"), dir.path().join("run.perfrec"));
+    let mut producer = Producer::create(&ring, &RingOptions::default()).unwrap();
+    (0..4u8).for_each(|n| producer.publish(&[n; 8]).unwrap());
+    drop(producer);
+    let damaged = fs::File::options().write(true).open(&ring).unwrap();
+    damaged.write_all_at(&[0xff; 8], 4096 + 16 * 2).unwrap();
+    let snapshot = Snapshot::take(&ring).unwrap();
+    let origin = Shapes::of_snapshot(&snapshot, &ring.into(), 0).origin().clone();
+    let rings = vec![(origin, Box::new(SnapshotReader::new(snapshot)) as _)];
+    assert_eq!(write_snapshots(&path, FileMode::default(), rings).unwrap(), [2]);
+    let mut reader = Reader::open(&path).unwrap();
+    let mut seen = Vec::new();
+    while let Some(event) = reader.next().unwrap() {
+        seen.push(match event.what {
+            What::Lost(loss) => (loss.cause.name(), loss.pos, loss.counted()),
+            What::Record(record) => ("record", record.pos, Some(1)),
+            What::Began => ("began", 0, None),
+            What::Ended => ("ended", 0, None),
+        });
+    }
+    let records = [("record", 0, Some(1)), ("record", 16, Some(1))];
+    assert_eq!(seen[1..3], records);
+    assert_eq!(seen[3..], [("ring damaged", 32, None), ("ended", 0, None)]);
+    let said = "2 records, lost an unknown number: ring damaged";
+    assert_eq!(reader.totals().to_string(), said);
 }

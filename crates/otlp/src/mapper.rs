@@ -232,15 +232,20 @@ impl Mapper {
                 observed_time_unix_nano: self.moment.wall,
                 severity_number: 13,
                 severity_text: "WARN".into(),
-                body: Some(wire::text(format!("{} records lost: {cause}", loss.records))),
+                body: Some(wire::text(match loss.counted() {
+                    Some(records) => format!("{records} records lost: {cause}"),
+                    None => format!("an unknown number of records lost: {cause}"),
+                })),
                 attributes: vec![
-                    wire::pair("perfring.lost.records", count(loss.records)),
                     wire::pair("perfring.lost.bytes", count(loss.bytes)),
                     wire::pair("perfring.lost.cause", wire::text(cause)),
                 ],
                 event_name: "perfring.loss".into(),
                 ..LogRecord::default()
             };
+            if let Some(records) = loss.counted() {
+                record.attributes.insert(0, wire::pair("perfring.lost.records", count(records)));
+            }
             if loss.at_end {
                 record
                     .attributes

@@ -3,7 +3,9 @@
 
 use super::machine::Machine;
 use perfring_consumer::{
-    Anchors, Cause, Policy, RecordRef, RecordType, WriterId, advanced::Anchor, stat::OwnerInfo,
+    Anchors, Cause, Policy, RecordRef, RecordType, WriterId,
+    advanced::{Anchor, Saved},
+    stat::{Count, OwnerInfo, Refused},
 };
 use perfring_context::Birth;
 use perfring_events::{Loss, LossCause, Origin, Rec, RuleName, Totals, mangle::truncated};
@@ -29,6 +31,8 @@ pub(super) const ENDED: u16 = 8;
 pub(super) const END: u16 = 9;
 /// What there is of rings so far: `counts` has it.
 pub(super) const COUNTS: u16 = 10;
+/// The position up to which a ring was read.
+pub(super) const READ_TO: u16 = 11;
 
 /// Bytes of a frame's header.
 pub(super) const FRAME_HEAD: usize = 8;
@@ -57,6 +61,7 @@ const BUSY: u32 = 256;
 const RULE: u32 = 257;
 const DAMAGED: u32 = 258;
 const UNKNOWN_DAMAGE: u32 = 259;
+const RING_DAMAGED: u32 = 260;
 
 /// Appends a frame.
 pub(super) fn put(out: &mut Vec<u8>, what: u16, flags: u16, body: impl FnOnce(&mut Vec<u8>)) {
@@ -193,6 +198,7 @@ fn cause_number(cause: LossCause) -> u32 {
         LossCause::Rule(_) => RULE,
         LossCause::Damaged => DAMAGED,
         LossCause::UnknownDamage => UNKNOWN_DAMAGE,
+        LossCause::RingDamaged => RING_DAMAGED,
     }
 }
 
@@ -209,6 +215,7 @@ fn cause_of(number: u32) -> LossCause {
         RULE => LossCause::Rule(RuleName::UNKNOWN),
         DAMAGED => LossCause::Damaged,
         UNKNOWN_DAMAGE => LossCause::UnknownDamage,
+        RING_DAMAGED => LossCause::RingDamaged,
         number => LossCause::Ring(Cause::from_code(number.into())),
     }
 }
@@ -216,6 +223,18 @@ fn cause_of(number: u32) -> LossCause {
 /// Appends a `BEGAN` or an `ENDED`.
 pub(super) fn put_turn(out: &mut Vec<u8>, what: u16, origin: u32) {
     put(out, what, 0, |out| word(out, origin));
+}
+
+pub(super) fn put_read_to(out: &mut Vec<u8>, origin: u32, at: &Saved) {
+    put(out, READ_TO, 0, |out| {
+        word(out, origin);
+        let told = at.told.by_cause();
+        word(out, told.len() as u32);
+        longs(out, [at.pos, at.before.records, at.before.bytes]);
+        for (cause, count) in told {
+            longs(out, [cause.code(), count.records, count.bytes]);
+        }
+    });
 }
 
 pub(super) fn put_end(out: &mut Vec<u8>, totals: &Totals, wall_ns: u64) {
@@ -381,6 +400,27 @@ impl<'a> Body<'a> {
         }
     }
 
+    /// Reads the position up to which a ring was read, after the ring's number.
+    pub(super) fn read_to(mut self) -> Option<Saved> {
+        let causes = self.word()?;
+        let pos = self.long()?;
+        let before = Count { records: self.long()?, bytes: self.long()? };
+        let mut told = Refused::default();
+        // No more than the frame has room for.
+        for _ in 0..causes {
+            let code = self.long()?;
+            let count = Count { records: self.long()?, bytes: self.long()? };
+            match Cause::from_code(code) {
+                Cause::Full => told.full = count,
+                Cause::TooLarge => told.too_large = count,
+                Cause::Contended => told.contended = count,
+                Cause::Pending => told.pending = count,
+                _ => {}
+            }
+        }
+        Some(Saved { pos, before, told })
+    }
+
     /// Reads the totals at the end.
     pub(super) fn end(mut self) -> Option<Totals> {
         let (records, bytes, _wall_ns) = (self.long()?, self.long()?, self.long()?);
@@ -393,6 +433,6 @@ impl<'a> Body<'a> {
         };
         let mut losses = (0..count).map(|_| loss()).collect::<Option<Vec<_>>>()?;
         losses.iter_mut().for_each(|(cause, ..)| *cause = self.named(*cause));
-        Some(Totals { records, bytes, losses })
+        Some(Totals { records, bytes, losses, ..Totals::default() })
     }
 }

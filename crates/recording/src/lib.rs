@@ -58,6 +58,7 @@ mod over;
 mod read;
 mod rings;
 mod snapshots;
+mod target;
 mod write;
 
 pub use buffer::{BufferOptions, Buffered};

@@ -2,6 +2,7 @@
 
 use super::error::{Bad, NO_FRAME};
 use super::frame::{self, Frame};
+use perfring_consumer::advanced::Saved;
 use perfring_events::Origin;
 use std::collections::HashMap;
 use std::fmt;
@@ -41,6 +42,8 @@ pub(super) struct Rings {
     seen: u32,
     /// Numbers rings by their ids, instead of by their order.
     numbers: Option<Numbers>,
+    /// The positions up to which rings were read, by their ids.
+    read_to: HashMap<[u8; 16], Saved>,
 }
 
 impl Rings {
@@ -56,6 +59,11 @@ impl Rings {
     /// Returns whether a ring is known, with all of its types.
     pub(super) fn is_whole(&self, id: u32) -> bool {
         self.known.get(&id).is_some_and(|known| !known.lacks)
+    }
+
+    /// Returns the position up to which each ring was read, by its id, as far as the recording has it.
+    pub(super) fn read_to(&self) -> &HashMap<[u8; 16], Saved> {
+        &self.read_to
     }
 
     /// Returns the numbers of all rings, in order.
@@ -106,7 +114,7 @@ impl Rings {
         self.known.insert(id, Known { origin, types_bytes: 0, types: 0, lacks });
     }
 
-    /// Learns from a TYPE or ANCHORS frame of a ring. Returns whether it is one.
+    /// Learns from a TYPE, ANCHORS or READ_TO frame of a ring. Returns whether it is one.
     pub(super) fn learn(&mut self, id: u32, frame: &Frame<'_>) -> Result<bool, Bad> {
         let known = self.known.get_mut(&id).ok_or(Bad("a record of an unknown ring"))?;
         let mut body = frame.body;
@@ -124,6 +132,13 @@ impl Rings {
                 known.origin.types.extend([Ok(entry)]);
             }
             frame::ANCHORS => known.origin.anchors = body.anchors().ok_or(NO_FRAME)?,
+            frame::READ_TO => {
+                let at = body.read_to().ok_or(NO_FRAME)?;
+                let uuid = known.origin.uuid;
+                if self.read_to.len() < ORIGINS_MAX || self.read_to.contains_key(&uuid) {
+                    self.read_to.insert(uuid, at);
+                }
+            }
             _ => return Ok(false),
         }
         Ok(true)

@@ -3,14 +3,16 @@
 use super::open::{Existing, Options};
 use super::write::Recording;
 use perfring_consumer::{Item, advanced::Saved};
-use perfring_events::{Event, FileMode, Loss, Origin, Output, OutputError, Rec, Terms, Took, What};
+use perfring_events::{
+    Event, FileMode, Loss, LossCause, Origin, Output, OutputError, Rec, Terms, Took, What,
+};
 use perfring_set::{Merge, Source, SourceId};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Writes a recording of snapshots of rings, in the order of time, and returns the number of records of each. An existing file
-/// is replaced. A source is read until it has nothing more.
+/// is replaced. A source is read until it has nothing more, or is damaged: a loss of the cause [`LossCause::RingDamaged`] follows.
 ///
 /// ```
 /// use perfring_consumer::{Location, Snapshot, advanced::SnapshotReader};
@@ -56,6 +58,8 @@ pub fn write_snapshots(
     // All is there: the clock is at its end, so nothing is waited for.
     let mut merge = Merge::with_clock(Duration::ZERO, || u64::MAX);
     let mut origins: BTreeMap<SourceId, (usize, Origin)> = BTreeMap::new();
+    // After the last record of each.
+    let mut ends = vec![0; rings.len()];
     let mut written = vec![0; rings.len()];
     for (at, (origin, source)) in rings.into_iter().enumerate() {
         report(&origin, What::Began)?;
@@ -68,15 +72,20 @@ pub fn write_snapshots(
                 let what = match merged.item {
                     Item::Record(record) => {
                         written[*at] += 1;
-                        What::Record(Rec::new(record, origin))
+                        let record = Rec::new(record, origin);
+                        ends[*at] = record.pos.saturating_add(record.ring_bytes());
+                        What::Record(record)
                     }
                     Item::Lost(lost) => What::Lost(Loss::of(lost, &Saved::default(), None, origin)),
                 };
                 report(origin, what)?;
             }
             Ok(None) => break,
-            // A damaged ring ends at the damage; what precedes it is kept.
-            Err(_) => {}
+            // What precedes the damage is kept.
+            Err((id, _)) => {
+                let Some((at, origin)) = origins.get(&id) else { continue };
+                report(origin, What::Lost(Loss::new(ends[*at], 0, 0, LossCause::RingDamaged)))?;
+            }
         }
     }
     for (_, origin) in origins.values() {

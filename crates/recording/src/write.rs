@@ -6,7 +6,8 @@ use super::frame::{self, FRAME_MAX};
 use super::head::{HEAD, head};
 use super::machine::Machine;
 use super::open::{Opened, Options, Refused, open};
-use perfring_consumer::{Anchors, Cause};
+use super::target::Target;
+use perfring_consumer::{Anchors, Cause, advanced::Saved};
 use perfring_events::{
     Event, Figures, Loss, LossCause, Origin, Output, OutputError, Took, Totals, What, WriteError,
     delivery::{compress::BlockPacker, draft::waits, tries::Tries},
@@ -14,7 +15,6 @@ use perfring_events::{
 };
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::time::Instant;
 
@@ -62,11 +62,6 @@ struct Known {
     anchors: Anchors,
 }
 
-enum Target {
-    File(File),
-    Other(Box<dyn Write>),
-}
-
 #[derive(Debug, PartialEq, Eq)]
 enum State {
     Open,
@@ -80,22 +75,6 @@ impl fmt::Debug for Recording {
         let mut shown = f.debug_struct("Recording");
         shown.field("name", &self.name).field("at", &self.at).field("totals", &self.totals);
         shown.finish_non_exhaustive()
-    }
-}
-
-impl Write for Target {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Target::File(file) => file.write(bytes),
-            Target::Other(other) => other.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Target::File(_) => Ok(()),
-            Target::Other(other) => other.flush(),
-        }
     }
 }
 
@@ -121,7 +100,7 @@ impl Recording {
         let opened = open(options).map_err(|Refused(what)| fails(what))?;
         let (target, at, written, truncated, packer) = match opened {
             Opened::New(file) => (Target::File(file), None, 0, 0, packer),
-            Opened::Other(file) => (Target::Other(Box::new(file)), None, 0, 0, packer),
+            Opened::Other(file) => (Target::Device(file), None, 0, 0, packer),
             Opened::Old { file, at, written, truncated, compressed } => {
                 // Of one that is compressed, any block may be uncompressed.
                 let packer = packer.filter(|_| compressed);
@@ -143,8 +122,8 @@ impl Recording {
     /// # Errors
     /// [`OutputError`], if it cannot be written.
     pub fn to(name: &str, out: impl Write + 'static) -> Result<Self, OutputError> {
-        let other = Target::Other(Box::new(out));
-        let mut recording = Self::of(name, other, &Options::default(), None);
+        let stream = Target::Stream(Box::new(out));
+        let mut recording = Self::of(name, stream, &Options::default(), None);
         recording.begin(None, 0)?;
         Ok(recording)
     }
@@ -331,7 +310,7 @@ impl Recording {
             }
         }
         let sentence = format!("cannot write: {}", WriteError(error));
-        let closed_pipe = error.kind() == io::ErrorKind::BrokenPipe;
+        let closed_pipe = self.out.is_closed_pipe(error);
         self.state = State::Failed(sentence.clone());
         self.figures.trouble = Some(sentence.clone());
         Err(OutputError { closed_pipe, ..OutputError::new(&*self.name, sentence) })
@@ -393,6 +372,16 @@ impl Output for Recording {
             self.write_block(false)?;
         }
         Ok(())
+    }
+
+    fn read_to(&mut self, ring: &Origin, at: &Saved) -> Result<(), OutputError> {
+        self.check()?;
+        if self.tries.is_failing() {
+            return Ok(());
+        }
+        self.report(ring, false)?;
+        frame::put_read_to(&mut self.block, ring.id, at);
+        self.write_if_full()
     }
 
     fn retry(&mut self) -> bool {

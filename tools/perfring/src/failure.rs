@@ -110,8 +110,8 @@ pub(crate) fn summary(sentence: &str) {
 }
 
 /// Prints what became of the work on stderr; with `-q` only if records were lost.
-pub(crate) fn work_done(sentence: &str, lost: u64) {
-    if lost > 0 { note(sentence) } else { summary(sentence) }
+pub(crate) fn work_done(sentence: &str, has_lost: bool) {
+    if has_lost { note(sentence) } else { summary(sentence) }
 }
 
 /// Prints on stderr what is done, if `-v` was given.

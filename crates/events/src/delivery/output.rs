@@ -3,6 +3,7 @@
 use super::series::Pruned;
 use crate::event::sum_of;
 use crate::event::{Event, Origin};
+use perfring_consumer::advanced::Saved;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -26,8 +27,8 @@ pub struct OutputError {
     pub output: String,
     /// The problem, and what to do.
     pub sentence: String,
-    /// The reader of stdout has closed the pipe, which is no error for a program in a pipeline. The reader of a named pipe is
-    /// no such: its end is an error.
+    /// The reader of the program's stdout has closed the pipe, which is no error for a program in a pipeline. The end of a
+    /// named pipe's reader is an error.
     pub closed_pipe: bool,
 }
 
@@ -150,6 +151,15 @@ pub trait Output {
     /// Adds these attributes to the resource of each process. An attribute that the process itself has wins. To be called
     /// before the first event. Does nothing where records are not decoded.
     fn add_resource(&mut self, _: &[(String, String)]) {}
+
+    /// Learns the position up to which a ring is read: a recording notes it, for a later run that continues there. Called before
+    /// [`Output::close`].
+    ///
+    /// # Errors
+    /// Those of [`Output::take`].
+    fn read_to(&mut self, _: &Origin, _: &Saved) -> Result<(), OutputError> {
+        Ok(())
+    }
 
     /// Shows why something took long, or was lost, beside the events. Returns whether this output does.
     ///

@@ -5,7 +5,8 @@ use super::output::{Delivers, Explanation, Figures, Output, OutputError, Own, To
 use super::series::{Pruned, Rotation, free_path, series};
 use super::terms::Terms;
 use super::tries::Tries;
-use crate::event::Event;
+use crate::event::{Event, Origin};
+use perfring_consumer::advanced::Saved;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -203,6 +204,11 @@ impl Output for Rotated {
         }
     }
 
+    fn read_to(&mut self, ring: &Origin, at: &Saved) -> Result<(), OutputError> {
+        // A file that would have only positions is not begun.
+        self.output.as_mut().map_or(Ok(()), |output| output.read_to(ring, at))
+    }
+
     fn retry(&mut self) -> bool {
         let output = self.output.as_mut().is_some_and(|output| output.retry());
         self.tries.retry() || output
@@ -243,7 +249,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
     use super::super::null::Null;
     use super::*;
-    use crate::event::{Origin, What};
+    use crate::event::What;
     use std::cell::Cell;
     use std::fs;
     use std::rc::Rc;

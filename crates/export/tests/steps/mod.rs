@@ -207,11 +207,12 @@ fn any_anchor() -> impl Strategy<Value = Anchor> {
 }
 
 fn any_loss() -> impl Strategy<Value = Loss> {
-    let cause = (0..11u64).prop_map(|code| match code {
+    let cause = (0..12u64).prop_map(|code| match code {
         7 => LossCause::Busy,
         8 => LossCause::Rule(RuleName::new("debug").expect("a name")),
         9 => LossCause::Damaged,
         10 => LossCause::UnknownDamage,
+        11 => LossCause::RingDamaged,
         code => LossCause::Ring(Cause::from_code(code)),
     });
     (any::<[u64; 3]>(), cause, any::<[Option<u64>; 3]>(), any::<bool>()).prop_map(

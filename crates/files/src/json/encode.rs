@@ -165,7 +165,7 @@ impl Line<'_> {
 
     fn lost(&mut self, loss: &Loss) {
         self.member(b",\"lost\":{\"pos\":", &loss.pos);
-        self.member(b",\"records\":", &loss.records);
+        self.member(b",\"records\":", &loss.counted());
         self.member(b",\"bytes\":", &loss.bytes);
         self.member(b",\"cause\":", loss.cause.name());
         if let Some(sum) = &loss.sum {

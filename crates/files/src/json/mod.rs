@@ -21,7 +21,7 @@
 //! | `fields`, `value` | its value by its type: an object, or something else |
 //! | `text`, `base64` | instead of these the payload, if it has no type, or a type without fields |
 //! | `bad` | why the payload does not match its type |
-//! | `lost` | a loss before `pos`: `records`, their `bytes`, and the `cause`. `sum` is how many the ring's producers have lost by this cause since it was created, these included; missing if that is unknown. So the losses of two lines that overlap came twice. `at_end` is `true` if the place of the loss is unknown: no marker reported it when everything before `pos` was read. Otherwise it is missing |
+//! | `lost` | a loss before `pos`: `records`, their `bytes`, and the `cause`. `records` is `null` if the number is unknown, as of what the kernel overwrites. `sum` is how many the ring's producers have lost by this cause since it was created, these included; missing if that is unknown. So the losses of two lines that overlap came twice. `at_end` is `true` if the place of the loss is unknown: no marker reported it when everything before `pos` was read. Otherwise it is missing |
 //!
 //! jq and JavaScript round integers beyond 2^53, and `time_unix_ns` is one: see [`Options::integers`].
 

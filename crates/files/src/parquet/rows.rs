@@ -37,7 +37,7 @@ pub(super) fn of_loss(origin: &Origin, loss: &Loss, unit: Timestamps) -> Vec<Val
         Value::Str(origin.uuid_text()),
         Value::U64(loss.pos),
         Value::Str(loss.cause.name().into()),
-        Value::U64(loss.records),
+        number(loss.counted()),
         Value::U64(loss.bytes),
     ]
 }

@@ -244,7 +244,8 @@ impl PerfData {
         let timestamp = Timestamp { id: self.lost.into(), pid, tid: pid, time };
         format::lost(&mut self.record, timestamp, loss.records);
         let cause = loss.cause.name();
-        let text = format!("records={} bytes={} cause={cause:?}", loss.records, loss.bytes);
+        let records = loss.counted().map_or("unknown".to_owned(), |records| records.to_string());
+        let text = format!("records={records} bytes={} cause={cause:?}", loss.bytes);
         let (ring, pos) = (origin.name.as_str(), loss.pos);
         let raw = Raw { pid, pos, ring, text: &text, payload: &[], value: None };
         self.tracepoints.raw(self.lost, &raw, RAW_MAX, &mut self.raw);

@@ -310,14 +310,20 @@ impl Perfetto {
 
     fn loss(&mut self, origin: &Origin, loss: &Loss, at: u64) -> Result<(), OutputError> {
         let (process, ring) = self.ring(origin, origin.producer.pid)?;
-        let plural = if loss.records == 1 { "record" } else { "records" };
-        let name = format!("LOST {} {plural}: {}", loss.records, loss.cause.name());
-        let details = vec![
+        let number = match loss.counted() {
+            Some(1) => "1 record".to_owned(),
+            Some(records) => format!("{records} records"),
+            None => "an unknown number of records".to_owned(),
+        };
+        let name = format!("LOST {number}: {}", loss.cause.name());
+        let mut details = vec![
             annotate::number(&mut self.names, "ring.pos", loss.pos),
-            annotate::number(&mut self.names, "records", loss.records),
             annotate::number(&mut self.names, "bytes", loss.bytes),
             annotate::text(&mut self.names, "cause", loss.cause.name().to_owned()),
         ];
+        if let Some(records) = loss.counted() {
+            details.insert(1, annotate::number(&mut self.names, "records", records));
+        }
         let event = TrackEvent::instant(ring, "lost", details);
         self.event(at, TrackEvent { name: Some(name), ..event })?;
         let lost = self.lost.entry(origin.id).or_default();

@@ -1,6 +1,7 @@
 //! Reads a recording.
 
 mod advance;
+mod progress;
 
 use super::block::{BLOCK_HEAD, BlockHead, fill, packed, survey};
 use super::counts::Counts;
@@ -213,24 +214,6 @@ impl<R: Read> Reader<R> {
         self.rings.number_by(number);
     }
 
-    /// Returns the machine that recorded; of a recording that was appended to, the last one so far.
-    #[must_use]
-    pub fn machine(&self) -> &Machine {
-        &self.machine
-    }
-
-    /// Returns the totals read so far.
-    #[must_use]
-    pub fn totals(&self) -> &Totals {
-        &self.totals
-    }
-
-    /// Returns how many of its bytes are read.
-    #[must_use]
-    pub fn position(&self) -> u64 {
-        self.at
-    }
-
     /// Reads the next block, or finds the end.
     fn next_block(&mut self) -> Result<(), ReadError> {
         let mut bytes = [0; BLOCK_HEAD];
@@ -332,13 +315,14 @@ impl<R: Read> Reader<R> {
                 return Ok(None);
             }
             frame::END => {
-                let totals = body.end().ok_or(NO_FRAME)?;
+                let is_more = self.part.is_more; // the frame does not say it
+                let totals = Totals { is_more, ..body.end().ok_or(NO_FRAME)? };
                 if totals != self.part && !self.goes_on() {
                     return Err(Bad("its totals do not match its records"));
                 }
                 return Ok(None);
             }
-            frame::TYPE..=frame::ENDED => {}
+            frame::TYPE..=frame::ENDED | frame::READ_TO => {}
             _ => return Ok(None), // from a later version, and not needed
         }
         let id = body.word().ok_or(NO_FRAME)?;

@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let report = Report::between(&before, &producer.counts());
     let shared = !matches!(producer, AnyProducer::One(_));
     drop(producer);
-    work_done(&report.sentence(ring, shared), report.lost());
+    work_done(&report.sentence(ring, shared), report.lost() > 0);
     if cut_off.is_some() {
         return Err(Failure::General(format!(
             "{ring} was removed, or another file has its name: no reader can open the file that has the last \

@@ -121,7 +121,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         said += "; the ring assigned new timestamps";
     }
     drop(producer);
-    work_done(&said, report.lost().saturating_add(totals.lost()));
+    work_done(&said, report.lost() > 0 || totals.has_lost());
     match ended {
         Ok(()) | Err(Failure::Signal(_)) if args.fail_on_loss && report.lost() > 0 => {
             Err(Failure::Loss(format!("{} of the records were lost", report.lost())))

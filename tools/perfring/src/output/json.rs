@@ -54,7 +54,8 @@ struct LostLine<'a> {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Missing {
     pub(super) pos: u64,
-    pub(super) records: u64,
+    /// `None` if the number is unknown.
+    pub(super) records: Option<u64>,
     pub(super) bytes: u64,
     pub(super) cause: &'static str,
     /// Whether its place is unknown.

@@ -174,6 +174,7 @@ impl<'a> Output<'a> {
         match item {
             Item::Record(record) => self.writer.record(shapes.see(record)),
             Item::Lost(Lost { pos, records, bytes, cause, at_end }) => {
+                let records = Some(records).filter(|records| *records > 0 || bytes == 0);
                 let lost = Missing { pos, records, bytes, cause: cause.name(), at_end };
                 self.writer.lost(None, shapes.name.as_deref(), lost)
             }
@@ -185,7 +186,9 @@ impl<'a> Output<'a> {
         let ring = Some(&*event.origin.name);
         match &event.what {
             What::Record(record) => self.writer.record(Seen { ring, ..Seen::of(record) }),
-            &What::Lost(Loss { pos, records, bytes, cause, at_end, .. }) => {
+            What::Lost(loss) => {
+                let &Loss { pos, bytes, cause, at_end, .. } = loss;
+                let records = loss.counted();
                 let lost = Missing { pos, records, bytes, cause: cause.name(), at_end };
                 self.writer.lost(ring, ring, lost)
             }
@@ -324,10 +327,11 @@ impl Writer<'_> {
         name: Option<&str>,
         lost: Missing,
     ) -> Result<u64, Failure> {
-        self.lost = self.lost.saturating_add(lost.records);
-        self.lost_uncounted |= lost.records == 0 && lost.bytes > 0;
+        let records = lost.records.unwrap_or(0);
+        self.lost = self.lost.saturating_add(records);
+        self.lost_uncounted |= lost.records.is_none();
         if lost.at_end {
-            self.lost_at_end = self.lost_at_end.saturating_add(lost.records);
+            self.lost_at_end = self.lost_at_end.saturating_add(records);
         }
         let [ring, name] = [ring, name].map(|text| text.map(str::to_owned));
         let held = Held::Lost { ring, name, lost };
@@ -362,9 +366,7 @@ fn report(name: Option<&str>, lost: Missing) {
         _ => format!("before position {pos}"),
     };
     // An overwritten BPF map does not report how many records.
-    let records = match records {
-        0 if bytes > 0 => "an unknown number of records".to_owned(),
-        _ => count(records, "record"),
-    };
+    let unknown = || "an unknown number of records".to_owned();
+    let records = records.map_or_else(unknown, |records| count(records, "record"));
     note(&format!("LOST {records}{of}{size} {place}: {cause}"));
 }
