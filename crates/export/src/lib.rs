@@ -24,9 +24,9 @@ pub use perfring_events::{
     Birth, Compression, DeadLetterFile, Event, Explanation, Figures, FileMode, InBuffer, Key, Loss,
     LossCause, Null, Origin, Output, OutputError, Own, Pruned, Rec, Rotation, RuleName, Shapes,
     Stream, Terms, Took, Totals, What, WriteError, check_address, check_directories,
-    check_directory, check_file, check_socket, event::ring_bytes, figures, later, moment,
-    read_duration, read_size, read_some_duration, rename, replace, sampled, signal, sum_of, utc,
-    utc_micros,
+    check_directory, check_file, check_socket, delivery::series::series, event::ring_bytes,
+    figures, later, moment, read_duration, read_size, read_some_duration, rename, replace, sampled,
+    signal, sum_of, utc, utc_micros,
 };
 pub use perfring_files::{
     Ctf, CtfOptions, CtfVersion, PerfData, PerfDataOptions, Perfetto, PerfettoOptions, json,

@@ -1,7 +1,7 @@
 //! The loop that `perfring tail` and `perfring consume` share: records of a ring as they arrive.
 
 use crate::args;
-use crate::events::live::{sum, untold};
+use crate::events::untold::{sum, untold};
 use crate::failure::{Failure, detail, summary};
 use crate::figures::opened::opened;
 use crate::output::last::Records;

@@ -3,7 +3,8 @@
 
 use crate::commands::follow::{FollowArgs, TURN};
 use crate::events::input;
-use crate::events::live::{How, Live, sum, untold};
+use crate::events::live::{How, Live};
+use crate::events::untold::{sum, untold};
 use crate::failure::{Failure, summary};
 use crate::output::last::Records;
 use crate::output::{FormatArgs, Output};

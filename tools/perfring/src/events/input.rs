@@ -5,10 +5,12 @@ use super::still::Still;
 use crate::failure::{Failure, summary};
 use crate::left_out;
 use crate::stop::Stop;
-use perfring_consumer::Location;
+use perfring_consumer::stat::Stat;
+use perfring_consumer::{Location, Observer, Start};
 use perfring_export::What;
 use perfring_export::recording::is_recording;
 use perfring_set::{NoRing, NotRead};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// Events between two checks of the signals.
@@ -52,7 +54,7 @@ pub(crate) fn open(locations: &[Location]) -> Result<Box<dyn Events>, Failure> {
             }
         }
     }
-    Ok(Box::new(Still::open(&rings)?))
+    Ok(Box::new(Still::open(&originals(rings))?))
 }
 
 /// Returns the rings that a name refers to: itself, or those of a directory.
@@ -61,6 +63,44 @@ pub(crate) fn rings_of(location: &Location) -> Result<Vec<Location>, Failure> {
         Location::File(path) if path.is_dir() => rings_in(path),
         _ => Ok(vec![location.clone()]),
     }
+}
+
+/// Returns these rings without copies: of the files of one ring, the file with the producer, or else the file with the most
+/// records, or else the first. Reports the others.
+pub(crate) fn originals(locations: Vec<Location>) -> Vec<Location> {
+    if locations.len() < 2 {
+        return locations;
+    }
+    let (mut kept, mut copies) = (Vec::<(Location, u64)>::new(), Vec::new());
+    let mut by_uuid: HashMap<[u8; 16], usize> = HashMap::new();
+    for location in locations {
+        // A ring that cannot be read is reported when it is read.
+        let stat = Stat::read(&location).ok();
+        let head = stat.as_ref().and_then(|stat| stat.totals).map_or(0, |totals| totals.head);
+        let known = stat.map(|stat| *by_uuid.entry(stat.layout.uuid).or_insert(kept.len()));
+        let Some((at, other)) = known.and_then(|at| Some((at, kept.get_mut(at)?))) else {
+            kept.push((location, head));
+            continue;
+        };
+        if other.0 == location {
+            continue;
+        }
+        let mut copy = (location, head);
+        let rank = |(file, head): &(Location, u64)| (has_producer(file), *head);
+        if rank(&copy) > rank(other) {
+            std::mem::swap(&mut copy, other);
+        }
+        copies.push((copy.0, at));
+    }
+    for (copy, of) in copies {
+        left_out::copy(&copy.path(), &kept[of].0.path());
+    }
+    kept.into_iter().map(|(location, _)| location).collect()
+}
+
+fn has_producer(location: &Location) -> bool {
+    let observer = Observer::attach(location, Start::Latest);
+    observer.is_ok_and(|observer| observer.has_producer().unwrap_or(false))
 }
 
 /// Returns the rings of a directory, sorted by name.
@@ -77,9 +117,11 @@ fn rings_in(dir: &Path) -> Result<Vec<Location>, Failure> {
 /// Says why there is no ring in a directory that could be read.
 fn without_rings(dir: &Path, others: &[NoRing]) -> Failure {
     let shown = dir.display();
-    let forbidden = others.iter().filter(|other| other.reason == NotRead::Permission).count();
+    let number = |reason| others.iter().filter(|other| other.reason == reason).count() as u64;
+    let forbidden = number(NotRead::Permission);
     if forbidden > 0 {
-        return left_out::forbidden(forbidden as u64, &format!(" of {shown}"));
+        let damaged = number(NotRead::Damaged);
+        return left_out::forbidden(forbidden, damaged, &format!(" of {shown}"));
     }
     match others.iter().find(|other| is_recording(&other.path)) {
         Some(NoRing { path, .. }) => {

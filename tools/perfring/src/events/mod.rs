@@ -8,3 +8,4 @@ pub(crate) mod progress;
 pub(crate) mod recorded;
 pub(crate) mod still;
 pub(crate) mod told;
+pub(crate) mod untold;

@@ -99,6 +99,7 @@ impl Ring {
 }
 
 impl Still {
+    /// Opens these rings, which are all different.
     pub(crate) fn open(locations: &[Location]) -> Result<Self, Failure> {
         let mut rings: Vec<Ring> = Vec::with_capacity(locations.len());
         for location in locations {
@@ -109,14 +110,6 @@ impl Still {
                 }
                 opened => {
                     let mut ring = opened?;
-                    let uuid = ring.observer.layout().uuid;
-                    let same = |other: &&Ring| other.observer.layout().uuid == uuid;
-                    if let Some(other) = rings.iter().find(same) {
-                        if other.location != *location {
-                            left_out::copy(&location.path(), &other.location.path());
-                        }
-                        continue;
-                    }
                     let names: Vec<&str> =
                         rings.iter().map(|other| &*other.shapes.origin().name).collect();
                     ring.shapes.origin_mut().distinguish(|name| names.contains(&name));

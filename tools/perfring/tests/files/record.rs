@@ -159,8 +159,9 @@ fn an_existing_file_is_refused_unless_it_may_be_replaced_or_appended_to() {
     let before = fs::read(&file).unwrap();
     record(&[]).refuses(1, "--force");
     assert_eq!(fs::read(&file).unwrap(), before);
+    publish(&ring, b"2\n");
     assert_eq!(record(&["--append"]).code(), 0);
-    assert_eq!(texts(&exported(&file, &[])), ["1", "1"]);
+    assert_eq!(texts(&exported(&file, &[])), ["1", "2"]);
     assert_eq!(record(&["--force"]).code(), 0);
     assert_eq!(texts(&exported(&file, &[])), ["1"]);
 
@@ -375,6 +376,7 @@ fn a_recording_goes_on_in_the_next_file_and_keeps_the_newest() {
     fs::remove_file(&file).unwrap();
     let last = all.last().unwrap();
     let before = exported(last, &[]).len();
+    publish(&ring, b"1\n2\n3\n");
     let done = run(&["record", &ring, "-o", &file, "-n", "3", "--append", "--max-age", "1h"], b"");
     assert_eq!(done.code(), 0, "{}", done.err());
     assert_eq!((files(), exported(last, &[]).len()), (all, before + 3));
@@ -397,25 +399,171 @@ fn a_recording_that_is_appended_to_has_each_loss_once() {
     let place = Place::new();
     let (ring, file) = (place.ring(&["--time", "--size", "64K"]), text(&place.path("run.perfrec")));
     let mut producer = Producer::attach(&*ring).unwrap();
-    while producer.publish(&[0; 1000]).is_ok() {}
-    let mut refused = 1;
+    let (mut published, mut refused) = (0, 1);
+    while producer.publish(&[0; 1000]).is_ok() {
+        published += 1;
+    }
+    // One file, and a series with a file for each run.
+    let series = text(&place.path("series.perfrec"));
     for more in [6, 0, 3] {
         (0..more).for_each(|_| assert!(producer.publish(&[0; 1000]).is_err()));
         refused += more;
-        let args = ["record", &ring, "-o", &file, "--append", "--for", "10ms"];
+        for (file, limit) in [(&file, &[][..]), (&series, &["--max-bytes", "1"])] {
+            let args = ["record", &ring, "-o", file, "--append", "--for", "10ms"];
+            let done = run(&[&args[..], limit].concat(), b"");
+            assert_eq!(done.code(), 0, "{}", done.err());
+            let lines = all_of(file);
+            assert_eq!(lines.iter().filter(|line| line["lost"].is_null()).count(), published);
+            let lost = lines.iter().filter_map(|line| line["lost"].as_object());
+            let (records, bytes) = lost.fold((0, 0), |(records, bytes), lost| {
+                let of = |name: &str| lost[name].as_u64().unwrap();
+                (records + of("records"), bytes + of("bytes"))
+            });
+            let full = Stat::read(&*ring).unwrap().totals.unwrap().producer.refused.full;
+            let all = (records, records, bytes);
+            assert_eq!(all, (refused, full.records, full.bytes), "{file}: {}", done.err());
+        }
+    }
+}
+
+/// Returns the lines of all files of a series.
+fn all_of(file: &str) -> Vec<Value> {
+    let path = Path::new(file);
+    let all = perfring_export::series(path).unwrap();
+    all.iter().flat_map(|file| exported(&text(file), &[])).collect()
+}
+
+#[test]
+fn a_recording_continues_where_it_ended_and_has_what_was_overwritten_since_then_as_lost() {
+    let place = Place::new();
+    let ring = place.ring(&["--time", "--size", "4K", "--policy", "overwrite"]);
+    let file = text(&place.path("run.perfrec"));
+    let numbers =
+        |some: std::ops::Range<u64>| -> String { some.map(|n| format!("{n}\n")).collect() };
+    let record = |more: &[&str]| {
+        run(&[&["record", &ring, "-o", &file, "--append", "--for", "10ms"], more].concat(), b"")
+    };
+    let (mut published, mut all) = (0, Vec::new());
+    // The last number is more than the ring holds.
+    for more in [20, 0, 5, 1000] {
+        publish(&ring, numbers(published..published + more).as_bytes());
+        published += more;
+        let done = record(&["--fail-on-loss"]);
+        all = exported(&file, &[]);
+        let lost: u64 = all.iter().filter_map(|line| line["lost"]["records"].as_u64()).sum();
+        let records: Vec<u64> =
+            all.iter().filter_map(|line| line["text"].as_str()?.parse().ok()).collect();
+        println!("{} records, {lost} lost: {}", records.len(), done.err().trim());
+        assert!(records.is_sorted_by(|one, next| one < next), "{records:?}");
+        assert_eq!(records.len() as u64 + lost, published, "{}", done.err());
+        assert_eq!((lost > 0, done.code()), if more < 1000 { (false, 0) } else { (true, 5) });
+    }
+    let lost: Vec<&Value> = all.iter().filter(|line| line["lost"].is_object()).collect();
+    assert_eq!((lost.len(), &lost[0]["lost"]["cause"]), (1, &"lapped".into()));
+    // A recorder that was killed has not noted its position: it repeats nothing, and does not know how many are missing.
+    let killed = Live::start(&["record", &ring, "-o", &file, "--append"]);
+    publish(&ring, b"last\n");
+    let is_there = || fs::read(&file).is_ok_and(|file| has(&file, b"last"));
+    until("the record is in the file", is_there);
+    drop(killed);
+    let before = all.len() + 1;
+    let done = record(&["--fail-on-loss"]);
+    assert_eq!((done.code(), exported(&file, &[]).len()), (0, before), "{}", done.err());
+    // The next killed one notes nothing either.
+    let killed = Live::start(&["record", &ring, "-o", &file, "--append"]);
+    publish(&ring, b"very last\n");
+    let is_there = || fs::read(&file).is_ok_and(|file| has(&file, b"very last"));
+    until("the record is in the file", is_there);
+    drop(killed);
+    publish(&ring, numbers(0..1000).as_bytes());
+    let done = record(&["--fail-on-loss"]);
+    assert_eq!(done.code(), 5, "{}", done.err());
+    assert!(done.err().contains("lost an unknown number: lapped"), "{}", done.err());
+    let lines = exported(&file, &[]);
+    let lost = &lines[before + 1]["lost"];
+    assert!(lost["records"].is_null() && lost["bytes"].as_u64() > Some(0), "{lost}");
+}
+
+#[test]
+fn only_a_file_is_appended_to_and_not_while_another_process_writes_it() {
+    let place = Place::new();
+    let ring = place.ring(&[]);
+    publish(&ring, b"1\n");
+    let pipe = text(&place.path("pipe"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for to in [&*pipe, "/dev/null"] {
+        let done = run(&["record", &ring, "-o", to, "--append"], b"");
+        done.refuses(2, "is not a regular file");
+    }
+    let done = run(&["record", &ring, "-o", "-", "--append"], b"");
+    done.refuses(2, "stdout has nothing to append to");
+    // The file is locked before it is read, and read before a ring is attached to.
+    let file = text(&place.path("run.perfrec"));
+    let live = Live::start(&["record", &ring, "-o", &file]);
+    until("the record is in the file", || exported_so_far(&file) == 1);
+    let none = text(&place.path("none"));
+    let append = ["record", &none, "-o", &file, "--append"];
+    run(&append, b"").refuses(1, "is being written by another process");
+    live.signal(Signal::SIGINT);
+    assert_eq!(live.end().2, 130);
+    // A ring that is missing leaves a file that can be read, and no new file.
+    run(&append, b"").refuses(3, "perfring create");
+    assert_eq!(texts(&exported(&file, &[])), ["1"]);
+    let new = text(&place.path("new.perfrec"));
+    run(&["record", &none, "-o", &new, "--append"], b"").refuses(3, "perfring create");
+    assert!(!Path::new(&new).exists());
+}
+
+fn exported_so_far(file: &str) -> usize {
+    let mut records = 0;
+    if let Ok(mut reader) = Reader::open(Path::new(file)) {
+        while let Ok(Some(event)) = reader.next() {
+            records += usize::from(matches!(event.what, What::Record(_)));
+        }
+    }
+    records
+}
+
+#[test]
+fn an_older_copy_of_a_ring_is_recorded_from_its_oldest_record() {
+    let place = Place::new();
+    let (ring, file) = (place.ring(&[]), text(&place.path("run.perfrec")));
+    publish(&ring, b"1\n");
+    let old = text(&place.path("old"));
+    fs::copy(&ring, &old).unwrap();
+    publish(&ring, b"2\n3\n");
+    let record = |ring: &str| run(&["record", ring, "-o", &file, "--append", "--for", "10ms"], b"");
+    assert_eq!(record(&ring).code(), 0);
+    let done = record(&old);
+    assert!(done.err().contains("ends before the recording does"), "{}", done.err());
+    assert_eq!(texts(&exported(&file, &[])), ["1", "2", "3", "1"]);
+}
+
+#[test]
+fn a_ring_that_is_named_twice_or_copied_is_recorded_once() {
+    let place = Place::new();
+    let (dir, ring) = (place.path("rings"), place.path("rings/ring"));
+    fs::create_dir(&dir).unwrap();
+    drop(Producer::create(&ring, &timed()).unwrap());
+    let (dir, ring, copy) = (text(&dir), text(&ring), text(&place.path("a-copy")));
+    fs::copy(&ring, &copy).unwrap();
+    publish(&ring, b"1\n2\n");
+    let file = text(&place.path("run.perfrec"));
+    for (inputs, copies) in [
+        (&[&*ring, &ring][..], 0),
+        (&[&copy, &ring], 1),
+        (&[&ring, &copy], 1),
+        (&[&dir, &ring], 0),
+        (&[&dir, &copy], 1),
+        (&[&ring, &dir], 0),
+    ] {
+        let args = [&["record"], inputs, &["-o", &file, "--force", "--for", "10ms"]].concat();
         let done = run(&args, b"");
         assert_eq!(done.code(), 0, "{}", done.err());
-        let lost =
-            exported(&file, &[]).into_iter().filter_map(|line| line["lost"].as_object().cloned());
-        let (records, bytes) = lost.fold((0, 0), |sums, lost| {
-            (sums.0 + lost["records"].as_u64().unwrap(), sums.1 + lost["bytes"].as_u64().unwrap())
-        });
-        let full = Stat::read(&*ring).unwrap().totals.unwrap().producer.refused.full;
-        assert_eq!(
-            (records, records, bytes),
-            (refused, full.records, full.bytes),
-            "{}",
-            done.err()
-        );
+        assert_eq!(texts(&exported(&file, &[])), ["1", "2"], "{inputs:?}");
+        assert_eq!(done.err().matches("is left out: a copy of").count(), copies, "{}", done.err());
     }
+    let args = ["record", &ring, &ring, "-o", &file, "--force", "--for", "10ms", "--consume"];
+    assert_eq!(run(&args, b"").code(), 0);
+    assert_eq!(texts(&exported(&file, &[])), ["1", "2"]);
 }

@@ -1,6 +1,6 @@
 //! What live rings and /proc tell without the kernel's events.
 
-use crate::events::input::rings_of;
+use crate::events::input::{originals, rings_of};
 use crate::failure::{Failure, note};
 use perfring_consumer::{Location, advanced::MachineClock, stat::Stat};
 use perfring_figures::cgroup::CpuStat;
@@ -20,9 +20,7 @@ pub(super) fn rings(
     for input in inputs {
         rings.extend(rings_of(input)?);
     }
-    // Of a ring and its copy, one is read.
-    let mut known = HashSet::new();
-    rings.retain(|ring| Stat::read(ring).map_or(true, |stat| known.insert(stat.layout.uuid)));
+    let rings = originals(rings);
     let mut processes = Processes::default();
     for ring in &rings {
         // A ring that is gone, or is damaged, is reported when its records are read.

@@ -1,31 +1,28 @@
 //! `perfring record`: writes the records of many rings into one file.
 
+mod open;
+
 use crate::args;
-use crate::commands::rotation::RotationArgs;
 use crate::events::evidence::Evidence;
-use crate::events::input::Input;
+use crate::events::input::{Input, originals};
 use crate::events::live::{How, Live};
 use crate::events::progress::Progress;
 use crate::events::told::Told;
-use crate::failure::{Failure, note, summary, work_done};
+use crate::failure::{Failure, summary, work_done};
 use crate::left_out;
 use crate::records::filter::Filter;
 use crate::records::select::SelectArgs;
 use crate::records::time::Since;
 use crate::stop::{POLL, Stop};
 use indicatif::HumanBytes;
+use open::{Appended, FileArgs, open};
 use perfring_consumer::{Cause, Location, Start, advanced::MachineClock};
-use perfring_export::Stream;
-use perfring_export::recording::{Existing, Options, Recording};
-use perfring_export::{
-    Compression, Figures, Loss, LossCause, Output, Rotation, Took, Totals, What, registry,
-};
+use perfring_export::{Figures, Loss, LossCause, Output, Rotation, Took, Totals, What};
 use perfring_figures::owner::count;
 use perfring_kernel::{BpfOptions, BpfRing};
 use perfring_set::RingSet;
 use perfring_why::is_evidence;
 use perfring_witness::Files;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Record rings into one file, merged by time
@@ -40,25 +37,13 @@ pub(crate) struct Args {
     /// Rings (FILE@0xOFFSET inside a larger file), and directories of rings [default: the directory of ring sets; none with --bpf]
     #[arg(value_name = "DIR|RING", value_parser = args::location())]
     rings: Vec<Location>,
-    /// The file, or - for stdout
-    #[arg(long, short, value_name = "FILE")]
-    output: PathBuf,
+    #[command(flatten)]
+    file: FileArgs,
     /// Also record the records of BPF programs in a ring-buffer map, as its one consumer: a record leaves the map once it
     /// is in the file. As in `perfring tail`: PATH or id:N, and ,observe or ,time=OFFSET or ,boottime=OFFSET. May be given
     /// several times
     #[arg(long, value_name = "MAP")]
     bpf: Vec<BpfOptions>,
-    /// Replace the file if it exists
-    #[arg(long, conflicts_with = "append")]
-    force: bool,
-    /// Append to the file if it exists
-    #[arg(long)]
-    append: bool,
-    /// Compress it with zstd: read such a recording with any command of a build that has zstd
-    #[arg(long)]
-    compress: bool,
-    #[command(flatten)]
-    rotation: RotationArgs,
     /// End after this time, like 10s or 5m
     #[arg(long = "for", value_name = "TIME", value_parser = args::parse_duration)]
     time: Option<Duration>,
@@ -104,10 +89,46 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let how = if args.consume { How::Consume } else { How::Observe(args.from) };
     let delay = args.delay;
     let mut live = Live::new(how, delay)?;
+    let since = args.select.since.map(Since::before_now).transpose()?;
+    // A long recording is read before the rings are attached to: they would be overwritten meanwhile.
+    let mut appended = args.file.append.then(|| Appended::open(&args.file, &stop)).transpose()?;
+    live.reached = appended.iter_mut().flat_map(|old| old.told.take_reached()).collect();
+    let (recording, told) = match (attach(args, &mut live), appended) {
+        (Ok(()), Some(Appended { recording, told, .. })) => (recording, told),
+        (Ok(()), None) => (open(&args.file)?, Told::default()),
+        (Err(failure), Some(appended)) => return Err(appended.give_up(&args.file.output, failure)),
+        (Err(failure), None) => return Err(failure),
+    };
+    let files = match args.file.rotation.rotation() == Rotation::default() {
+        true => Files::One,
+        false => Files::Several,
+    };
+    let witness = args.why.then(|| Evidence::begin(&mut live, files)).transpose()?;
+    let mut recorder = Recorder {
+        args,
+        live,
+        recording,
+        told,
+        totals: Totals::default(),
+        filter: Filter::new(&args.select, since),
+        progress: Progress::spinner(),
+        clock: MachineClock::find().map_err(Failure::general)?,
+        delay,
+        polls: 0,
+        witness,
+        is_cut: false,
+        evidence: 0,
+    };
+    let ended = recorder.run(&stop);
+    recorder.end(ended)
+}
+
+/// Attaches to the rings.
+fn attach(args: &Args, live: &mut Live) -> Result<(), Failure> {
     let inputs = match &args.rings[..] {
         [] if !args.bpf.is_empty() => Vec::new(),
         [] => vec![Input::Set(RingSet::default_dir())],
-        rings => rings.iter().map(Input::of).collect(),
+        rings => originals(rings.to_vec()).iter().map(Input::of).collect(),
     };
     for input in inputs {
         match input {
@@ -124,70 +145,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let ring = BpfRing::open(options)?;
         live.add_source(&ring.name(), &options.place.to_string(), Box::new(ring), false);
     }
-    let since = args.select.since.map(Since::before_now).transpose()?;
-    let told = if args.append { Told::of(&args.output) } else { Told::default() };
-    let recording = open(args)?;
-    let files = match args.rotation.rotation() == Rotation::default() {
-        true => Files::One,
-        false => Files::Several,
-    };
-    let witness = args.why.then(|| Evidence::begin(&mut live, files)).transpose()?;
-    let mut recorder = Recorder {
-        args,
-        live,
-        recording,
-        told,
-        totals: Totals::default(),
-        lost_uncounted: false,
-        filter: Filter::new(&args.select, since),
-        progress: Progress::spinner(),
-        clock: MachineClock::find().map_err(Failure::general)?,
-        delay,
-        polls: 0,
-        witness,
-        is_cut: false,
-        evidence: 0,
-    };
-    let ended = recorder.run(&stop);
-    recorder.end(ended)
-}
-
-fn open(args: &Args) -> Result<Box<dyn Output>, Failure> {
-    let name = "the recording";
-    let rotation = args.rotation.rotation();
-    rotation.check().map_err(|why| Failure::Usage(format!("{name}: {why}")))?;
-    let is_one = rotation == Rotation::default();
-    if args.output.as_os_str() == "-" {
-        let files_only = match (args.compress, is_one) {
-            (true, _) => "--compress is for files: name one with -o, or pipe it through zstd",
-            (_, false) => "stdout is no file that another one can follow: name one with -o",
-            _ => return Ok(Box::new(Recording::to(name, Stream::stdout())?)),
-        };
-        return Err(Failure::Usage(files_only.to_owned()));
-    }
-    let existing = match (args.force, args.append) {
-        (true, _) => Existing::Replace,
-        (_, true) => Existing::Append,
-        _ => Existing::Refuse,
-    };
-    if existing == Existing::Refuse && args.output.is_file() {
-        let path = args.output.display();
-        let what = "already exists: choose another name, or add --force or --append";
-        return Err(Failure::General(format!("{path} {what}")));
-    }
-    let compression = if args.compress { Compression::Zstd } else { Compression::None };
-    let path = args.output.clone();
-    let options = Options { path, existing, compression, ..Options::default() };
-    // What is no file is one, or is refused.
-    let recording: Box<dyn Output> = match is_one || args.output.exists() && !args.output.is_file()
-    {
-        true => Box::new(Recording::open(name, &options)?),
-        false => registry::recordings(name, &options, &rotation)?,
-    };
-    if let Some(trouble) = recording.figures().trouble {
-        note(&trouble);
-    }
-    Ok(recording)
+    Ok(())
 }
 
 struct Recorder<'a> {
@@ -197,8 +155,6 @@ struct Recorder<'a> {
     /// The losses that the file had before.
     told: Told,
     totals: Totals,
-    /// There were losses of records that nothing counted.
-    lost_uncounted: bool,
     filter: Filter<'a>,
     progress: Progress,
     clock: MachineClock,
@@ -296,8 +252,7 @@ impl Recorder<'_> {
                     *left -= u64::from(!is_evidence);
                     time = record.time;
                 }
-                What::Lost(loss) => self.lost_uncounted |= loss.records == 0 && loss.bytes > 0,
-                What::Began | What::Ended => {}
+                What::Lost(_) | What::Began | What::Ended => {}
             }
             match self.recording.take(&event)? {
                 Took::Yes if is_evidence => self.evidence += u64::from(time.is_some()),
@@ -366,9 +321,16 @@ impl Recorder<'_> {
             (true, true) => (ended, self.live.untold()),
             (false, _) => (ended, 0),
         };
+        let noted = match asked {
+            // A later run continues there.
+            true => {
+                self.live.read_to().try_for_each(|(ring, at)| self.recording.read_to(ring, &at))
+            }
+            false => Ok(()),
+        };
         let closed = match &ended {
             Err(Failure::ClosedPipe) => Ok(()),
-            _ => self.recording.close(Instant::now()).map_err(Failure::from),
+            _ => noted.and_then(|()| self.recording.close(Instant::now())).map_err(Failure::from),
         };
         // What is not in the file stays in its ring.
         if asked && closed.is_ok() {
@@ -398,14 +360,14 @@ impl Recorder<'_> {
                 let are = "counted by the rings and not yet reported in their streams";
                 said += &format!("; {untold} more lost records are {are}");
             }
-            work_done(&said, lost);
+            work_done(&said, lost > 0 || totals.is_more);
         }
         if asked {
             closed?;
             if self.args.fail_on_loss && lost > 0 {
                 return Err(Failure::Loss(format!("{lost} records were lost")));
             }
-            if self.args.fail_on_loss && self.lost_uncounted {
+            if self.args.fail_on_loss && totals.is_more {
                 return Err(Failure::Loss("an unknown number of records was lost".to_owned()));
             }
             if self.live.damaged > 0 {
@@ -414,7 +376,7 @@ impl Recorder<'_> {
                     "{rings} turned out to be damaged: everything before the damage is recorded"
                 )));
             }
-            if self.live.ids == self.live.beside {
+            if ended.is_ok() && self.live.ids == self.live.beside {
                 left_out::none_was_read()?;
             }
         }

@@ -1,13 +1,15 @@
 //! Rings that are followed: merged by time while they come and go.
 
+mod losses;
+
 use super::held::{Given, Held};
+use super::told::Reached;
 use crate::failure::{Failure, detail, note};
 use crate::figures::opened::opened;
 use crate::left_out;
 use perfring_consumer::{
-    AttachError, Cause, Consumer, ConsumerOptions, Item, Layout, Location, Lost, Observer, Start,
-    advanced::Saved,
-    stat::{Count, ProducerTotals, Refused, Stat},
+    AttachError, Consumer, ConsumerOptions, Item, Layout, Location, Lost, Observer, Start,
+    advanced::Saved, stat::Stat,
 };
 use perfring_export::{Event, Origin, Shapes};
 use perfring_set::{About, Feed, FeedChange, Found, Merge, PlaceId, Source, SourceId};
@@ -39,8 +41,11 @@ pub(crate) struct Live {
     ended: VecDeque<SourceId>,
     /// A ring whose end was returned.
     returned_end: Option<SourceId>,
-    /// Losses that the rings count and that were not returned, with the position of each ring's reader.
+    /// Losses that no stream reports, with the position of each ring's reader: those that the rings count, and those
+    /// between a recording and a ring's oldest record.
     untold: VecDeque<(SourceId, Lost, Saved)>,
+    /// How far a recording has each ring: the ring is read from there on.
+    pub(crate) reached: HashMap<[u8; 16], Reached>,
     /// Rings whose items were returned since the last release.
     touched: Vec<SourceId>,
     held: Held,
@@ -62,6 +67,8 @@ struct Ring {
     /// It is in `ended`.
     over: bool,
     last: Option<u64>,
+    /// How far the recording had it before.
+    reached: Reached,
     /// It has evidence of what happens around the other rings: it keeps nothing from its end.
     beside: bool,
 }
@@ -81,6 +88,7 @@ impl Live {
             ended: VecDeque::new(),
             returned_end: None,
             untold: VecDeque::new(),
+            reached: HashMap::new(),
             touched: Vec::new(),
             held: Held::default(),
             seq: 0,
@@ -90,8 +98,15 @@ impl Live {
         })
     }
 
-    /// Follows a ring until it is removed.
+    /// Follows a ring until it is removed, unless it is followed already.
     pub(crate) fn add(&mut self, location: &Location) -> Result<(), Failure> {
+        let uuid = Stat::read(location).map_or([0; 16], |stat| stat.layout.uuid);
+        if let Some(other) = self.rings.values().find(|ring| ring.uuid == uuid) {
+            if other.location != *location {
+                left_out::copy(&location.path(), &other.location.path());
+            }
+            return Ok(());
+        }
         if let Some(layout) = self.attach(location, self.how, None)? {
             self.singles.push(self.feed.add_attached(location, &layout));
         }
@@ -119,8 +134,8 @@ impl Live {
         origin.distinguish(|name| names.iter().any(|other| other == name));
         let shapes = Shapes::of(origin, source.types());
         let id = self.merge.add(source);
-        let ring =
-            Ring { location, uuid, shapes, unnamed: beside, over: false, last: None, beside };
+        let (over, last, reached) = (false, None, Reached::default());
+        let ring = Ring { location, uuid, shapes, unnamed: beside, over, last, reached, beside };
         self.beside += u32::from(beside);
         self.rings.insert(id, ring);
         self.begun.push_back(id);
@@ -171,17 +186,22 @@ impl Live {
         how: How,
         found: Option<&Found>,
     ) -> Result<Option<Layout>, AttachError> {
-        let (source, layout): (Box<dyn Source>, Layout) = match how {
+        let reached = |layout: &Layout| self.reached.get(&layout.uuid).copied();
+        let (source, layout, reached): (Box<dyn Source>, Layout, Reached) = match how {
             How::Observe(start) => {
                 let observer = Observer::attach(location, start)?;
                 let layout = *observer.layout();
-                (Box::new(observer), layout)
+                let (observer, reached) = match reached(&layout) {
+                    Some(reached) => reached.resume(observer)?,
+                    None => (observer, Reached::default()),
+                };
+                (Box::new(observer), layout, reached)
             }
             How::Consume => {
                 let consumer =
                     Consumer::attach_with(location, &ConsumerOptions::named("perfring record"))?;
                 let layout = *consumer.layout();
-                (Box::new(consumer), layout)
+                (Box::new(consumer), layout, reached(&layout).unwrap_or_default())
             }
         };
         if found.is_some_and(|found| found.ring.identity.uuid != layout.uuid) {
@@ -201,10 +221,13 @@ impl Live {
         }
         let names = self.names(layout.uuid, location);
         shapes.origin_mut().distinguish(|name| names.iter().any(|other| other == name));
-        let id = self.merge.add(source);
-        let (location, uuid) = (location.clone(), layout.uuid);
-        let ring =
-            Ring { location, uuid, shapes, unnamed: false, over: false, last: None, beside: false };
+        let (after, id) = (source.resume_point().saved(), self.merge.add(source));
+        // Another consumer may have taken what precedes a consumer's position.
+        let lost = reached.lost_before(after.pos).filter(|_| how != How::Consume);
+        self.untold.extend(lost.map(|lost| (id, lost, after)));
+        let (location, uuid, last) = (location.clone(), layout.uuid, None);
+        let (unnamed, over, beside) = (false, false, false);
+        let ring = Ring { location, uuid, shapes, unnamed, over, last, reached, beside };
         self.rings.insert(id, ring);
         self.begun.push_back(id);
         Ok(Some(layout))
@@ -331,6 +354,9 @@ impl Live {
                 self.held.what = Given::Began;
                 return Some(id);
             }
+            if let Some(id) = self.take_untold() {
+                return Some(id);
+            }
             // All of its items were returned.
             if let Some(id) = self.ended.pop_front() {
                 self.held.what = Given::Ended;
@@ -341,12 +367,15 @@ impl Live {
                 Ok(Some(merged)) => {
                     let id = merged.source;
                     let Some(ring) = self.rings.get_mut(&id) else { continue };
-                    self.held.item(&merged.item, merged.late, &mut ring.last);
-                    let merge = &self.merge;
-                    self.held.set_after(|| merge.resume_point(id).unwrap_or_default().saved());
                     if self.touched.last() != Some(&id) {
                         self.touched.push(id);
                     }
+                    if matches!(merged.item, Item::Record(record) if ring.reached.has(record.pos)) {
+                        continue;
+                    }
+                    self.held.item(&merged.item, merged.late, &mut ring.last);
+                    let merge = &self.merge;
+                    self.held.set_after(|| merge.resume_point(id).unwrap_or_default().saved());
                     return Some(id);
                 }
                 Err((id, error)) => self.fail(id, &error),
@@ -370,38 +399,6 @@ impl Live {
         self.merge.wait(timeout);
     }
 
-    /// Returns how many losses the rings count that were not returned: a marker that reports them is not counted.
-    pub(crate) fn untold(&self) -> u64 {
-        let of = |(id, ring): (&SourceId, &Ring)| {
-            let told = self.merge.resume_point(*id).unwrap_or_default().saved().told;
-            sum(untold(&ring.location, &ring.uuid, told))
-        };
-        let rings = self.rings.iter().filter(|(_, ring)| !ring.beside);
-        rings.map(of).fold(0, u64::saturating_add)
-    }
-
-    /// Finds the losses that the rings count, that no marker reports, and that were not returned: [`Live::next_untold`]
-    /// returns them.
-    pub(crate) fn find_untold(&mut self) {
-        for (id, ring) in self.rings.iter().filter(|(_, ring)| !ring.beside) {
-            let after = self.merge.resume_point(*id).unwrap_or_default().saved();
-            let untold = untold(&ring.location, &ring.uuid, after.told);
-            self.untold.extend(untold.map(|(cause, Count { records, bytes })| {
-                (*id, Lost { pos: after.pos, records, bytes, cause, at_end: true }, after)
-            }));
-        }
-    }
-
-    /// Returns the next of these losses.
-    pub(crate) fn next_untold(&mut self) -> Option<Event<'_>> {
-        let (id, lost, after) = self.untold.pop_front()?;
-        let ring = self.rings.get_mut(&id)?; // always present
-        self.held.item(&Item::Lost(lost), 0, &mut ring.last);
-        self.held.set_after(|| after);
-        self.seq += 1;
-        Some(self.held.event(self.seq - 1, ring.shapes.origin()))
-    }
-
     /// Releases what was returned so far: as a consumer, frees its space.
     pub(crate) fn release(&mut self) {
         self.touched.sort_unstable();
@@ -412,29 +409,4 @@ impl Live {
             }
         }
     }
-}
-
-/// Returns the losses that a ring counts, that no marker reports, and that a reader has not returned, by cause. `told` is
-/// what the reader has returned.
-pub(crate) fn untold(
-    location: &Location,
-    uuid: &[u8; 16],
-    told: Refused,
-) -> impl Iterator<Item = (Cause, Count)> {
-    let stat = Stat::read(location).ok().filter(|stat| stat.layout.uuid == *uuid);
-    let totals = stat.and_then(|stat| stat.totals).map(|totals| totals.producer);
-    let untold = totals.map(|ProducerTotals { refused, reported, .. }| {
-        let (unmarked, unsaid) = (refused.since(reported), refused.since(told));
-        unmarked.by_cause().into_iter().zip(unsaid.by_cause())
-    });
-    let least = |((cause, one), (_, other)): ((Cause, Count), (Cause, Count))| {
-        let records = one.records.min(other.records);
-        (cause, Count { records, bytes: one.bytes.min(other.bytes) })
-    };
-    untold.into_iter().flatten().map(least).filter(|(_, count)| count.records > 0)
-}
-
-/// Adds up such losses.
-pub(crate) fn sum(untold: impl Iterator<Item = (Cause, Count)>) -> u64 {
-    untold.map(|(_, count)| count.records).fold(0, u64::saturating_add)
 }
