@@ -8,6 +8,7 @@ use perfring_producer::Producer;
 use perfring_testkit::wait::{sleeps, state, until};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -378,5 +379,48 @@ fn a_copy_of_a_ring_is_exported_once_and_named() {
         assert_eq!((done.code(), done.out().lines().count()), (0, 2), "{}", done.err());
         let notes = done.err().matches("is left out: a copy of").count();
         assert_eq!(notes, 1, "{}", done.err());
+    }
+}
+
+#[test]
+fn of_a_ring_and_its_copy_the_one_with_more_records_is_read() {
+    let place = Place::new();
+    let ring = place.ring(&["--time"]);
+    publish(&ring, b"one\n");
+    let copy = text(&place.path("a-copy"));
+    fs::copy(&ring, &copy).unwrap();
+    publish(&ring, b"two\n");
+    let dir = text(place.0.path());
+    for inputs in [&[&*ring, &copy][..], &[&*copy, &ring], &[&dir]] {
+        let done = run(&[&["export"], inputs, &["--to", "json"]].concat(), b"");
+        assert_eq!(texts(&json_lines(&done.out())), ["one", "two"], "{}", done.err());
+        let says = format!("{copy} is left out: a copy of {ring}");
+        assert!(done.err().contains(&says), "{}", done.err());
+        let done = run(&[&["why", "--json"], inputs].concat(), b"");
+        assert_eq!(done.code(), 0, "{}", done.err());
+        assert!(done.err().contains(&says), "{}", done.err());
+        let summary = &json_lines(&done.out()).pop().unwrap()["summary"];
+        assert_eq!(summary["records"], 2, "{summary}");
+    }
+}
+
+#[test]
+fn records_behind_damage_are_lost_records() {
+    let place = Place::new();
+    let ring = place.path("ring");
+    let mut producer = Producer::create(&ring, &timed()).unwrap();
+    (0..100u8).for_each(|n| producer.publish(&[n; 8]).unwrap());
+    drop(producer);
+    let bad = fs::File::options().write(true).open(&ring).unwrap();
+    bad.write_all_at(&[0xff; 8], 4096 + 24 * 50).unwrap();
+    let export =
+        |more: &[&str]| run(&[&["export", &text(&ring), "--to", "json"], more].concat(), b"");
+    let done = export(&["-q"]);
+    assert_eq!((done.code(), done.out().lines().count()), (4, 50), "{}", done.err());
+    assert!(done.err().contains("50 more (1200 bytes) cannot be read"), "{}", done.err());
+    let done = export(&["--fail-on-loss"]);
+    assert_eq!(done.code(), 5, "{}", done.err());
+    for says in ["damaged at position 1200", "50 records are lost"] {
+        assert!(done.err().contains(says), "{}", done.err());
     }
 }

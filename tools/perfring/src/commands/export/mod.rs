@@ -15,7 +15,7 @@ use crate::stop::{POLL, Stop};
 use explainer::Explainer;
 use formats::Format;
 use perfring_consumer::Location;
-use perfring_export::{Event, Output, Took, Totals, later};
+use perfring_export::{Event, Output, Took, Totals, What, later};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -134,7 +134,7 @@ impl Exporter<'_> {
     fn run(mut self, mut events: Box<dyn Events>) -> Result<(), Failure> {
         let mut ended = self.write(&mut *events);
         if let (Ok(()), Some(explainer)) = (&ended, self.explainer.take()) {
-            ended = explainer.end(&mut *self.output);
+            ended = self.explain(explainer);
         }
         let took = self.progress.end();
         let closed = match &ended {
@@ -172,7 +172,8 @@ impl Exporter<'_> {
         }
         said += &format!("; {:.1} s", took.as_secs_f64());
         let lost = self.totals.lost().saturating_add(unread.counted.records);
-        work_done(&said, lost.saturating_add(figures.refused));
+        let has_lost = lost > 0 || self.totals.is_more || unread.is_more;
+        work_done(&said, has_lost || figures.refused > 0);
         if let Some(trouble) = figures.trouble {
             note(&trouble);
         }
@@ -182,11 +183,20 @@ impl Exporter<'_> {
         {
             summary(&how);
         }
-        let (lost, refused) = (self.totals.lost(), figures.refused);
-        match ended {
-            Ok(()) | Err(Failure::Signal(_)) if self.args.fail_on_loss && lost > 0 => {
-                Err(Failure::Loss(format!("{lost} records are lost")))
+        let refused = figures.refused;
+        if self.args.fail_on_loss
+            && has_lost
+            && matches!(ended, Ok(()) | Err(Failure::Signal(_) | Failure::Damaged(_)))
+        {
+            if let Err(Failure::Damaged(sentence)) = &ended {
+                note(sentence);
             }
+            return Err(Failure::Loss(match lost {
+                0 => "an unknown number of records is lost".to_owned(),
+                lost => format!("{lost} records are lost"),
+            }));
+        }
+        match ended {
             Ok(()) | Err(Failure::Signal(_)) if refused > 0 => {
                 let what = format!("{refused} records could not be written, and are missing");
                 let is_loss = self.args.fail_on_loss;
@@ -207,12 +217,20 @@ impl Exporter<'_> {
                 }
             }
             let Some(event) = events.next()? else { return Ok(()) };
-            self.explainer.iter_mut().for_each(|explainer| explainer.read(&event));
-            if self.filter.takes(&event) {
+            let is_due = self.explainer.as_mut().is_none_or(|explainer| explainer.read(&event));
+            if is_due && self.filter.takes(&event) {
                 self.take(&event)?;
                 self.totals.add(&event);
             }
         }
+    }
+
+    /// Shows the explanations, and then the ends of the rings.
+    fn explain(&mut self, explainer: Explainer) -> Result<(), Failure> {
+        for (seq, origin) in explainer.end(&mut *self.output)? {
+            self.take(&Event { seq, origin: &origin, what: What::Ended })?;
+        }
+        Ok(())
     }
 
     /// Passes on an event, waiting for a busy output.
