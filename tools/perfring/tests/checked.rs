@@ -71,6 +71,14 @@ fn what_the_start_refuses_the_check_refuses_with_the_same_sentence() {
             output("perfetto", "path = \"ROOT/out/x\"\nmax_bytes = \"2M\"\nkeep_bytes = \"1M\""),
             "it must be at least max_bytes",
         ),
+        (
+            output("json", "path = \"ROOT/out/x\"\nmax_bytes = \"2M\"\nkeep_bytes = \"1M\""),
+            "json: keep_bytes is the limit of all files together: it must be at least max_bytes",
+        ),
+        (
+            output("otlp-json", "path = \"ROOT/out/x\"\nmax_bytes = \"2M\"\nkeep_bytes = \"1M\""),
+            "otlp-json: keep_bytes is the limit of all files together: it must be at least max_bytes",
+        ),
         (output("nats", "servers = [\"nats://a b\"]"), "is not an address"),
         (
             "[health]\nlisten = \":9090\"".to_owned(),

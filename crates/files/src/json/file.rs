@@ -60,6 +60,11 @@ impl Options {
     /// All keys: serde does not name them in the errors of options that contain them.
     pub const KEYS: [&str; 8] =
         ["path", "max_bytes", "max_age", "keep", "keep_bytes", "compression", "sync", "integers"];
+
+    pub(super) fn rotation(&self) -> Rotation {
+        let Options { max_bytes, max_age, keep, keep_bytes, .. } = *self;
+        Rotation { max_bytes, max_age, keep, keep_bytes }
+    }
 }
 
 impl Default for Options {
@@ -123,11 +128,10 @@ impl File {
         let is_regular =
             regular.map_err(|error| format!("cannot inspect {}: {error}", path.display()))?;
         let since = (len > 0).then(Instant::now);
-        let Options { max_bytes, max_age, keep, keep_bytes, compression, .. } = *options;
         let mut this = File {
             options: options.clone(),
-            rotation: Rotation { max_bytes, max_age, keep, keep_bytes },
-            packed: Packed::new(name, compression).map_err(|error| error.sentence)?,
+            rotation: options.rotation(),
+            packed: Packed::new(name, options.compression).map_err(|error| error.sentence)?,
             removed: Pruned::default(),
             kept: 0,
             file,

@@ -124,6 +124,7 @@ impl Lines {
     /// # Errors
     /// What [`Lines::open`] would refuse, but for another process that writes to it.
     pub fn check(name: &str, options: &Options) -> Result<(), OutputError> {
+        of_output(name, options.rotation().check())?;
         match options.path.as_os_str() == "-" {
             true => Ok(()),
             false => of_output(name, check_file(&options.path)),
@@ -136,6 +137,7 @@ impl Lines {
     /// # Errors
     /// [`OutputError`] if the file cannot be written to, or another process writes to it.
     pub fn open(name: &str, options: &Options) -> Result<Self, OutputError> {
+        of_output(name, options.rotation().check())?;
         let to = if options.path.as_os_str() == "-" {
             if options.compression != Compression::None {
                 return Err(OutputError::new(name, "compression is for files: name one in path"));
