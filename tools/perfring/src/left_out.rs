@@ -70,27 +70,32 @@ fn noted(path: &Path, reason: NotRead) {
     });
 }
 
-/// Fails if rings were left out that are there: for a command that has read none.
+/// Fails if rings were left out that are still there: for a command that has read none.
 pub(crate) fn none_was_read() -> Result<(), Failure> {
-    let number = |paths: &HashSet<PathBuf>| paths.len() as u64;
+    let number = |paths: &HashSet<PathBuf>| {
+        paths.iter().filter(|path| path.symlink_metadata().is_ok()).count() as u64
+    };
     match LeftOut::with(|all| (number(&all.forbidden), number(&all.damaged))) {
         (0, 0) => Ok(()),
         (0, damaged) => Err(Failure::Damaged(format!(
             "no ring was read: {} left out as damaged; `perfring dump` shows what can still be read",
             count(damaged, "ring")
         ))),
-        (rings, _) => Err(forbidden(rings, "")),
+        (rings, damaged) => Err(forbidden(rings, damaged, "")),
     }
 }
 
-/// Says that there are rings, and that this user may read none.
-pub(crate) fn forbidden(rings: u64, place: &str) -> Failure {
+/// Says that there are rings, and that this user may read none. `damaged` is the number of other rings, which are damaged.
+pub(crate) fn forbidden(rings: u64, damaged: u64, place: &str) -> Failure {
     let rings = count(rings, "ring");
+    let others = match damaged {
+        0 => "no other is there".to_owned(),
+        1 => "the only other one is damaged".to_owned(),
+        more => format!("all {more} others are damaged"),
+    };
     let how = "run the command as their owner or as root, or have the owner allow it (`chmod go+r`, or `--mode` of \
                `perfring create`)";
-    Failure::Forbidden(format!(
-        "no permission to read {rings}{place}, and no other is there: {how}"
-    ))
+    Failure::Forbidden(format!("no permission to read {rings}{place}, and {others}: {how}"))
 }
 
 /// Reports a ring that is left out, because this other file has the same ring.
@@ -106,7 +111,11 @@ pub(crate) fn unopened(path: &Path) {
 
 /// Notes that a ring could be opened after all.
 pub(crate) fn opened(path: &Path) {
-    LeftOut::with(|all| all.unopened.remove(path));
+    LeftOut::with(|all| {
+        for paths in [&mut all.unopened, &mut all.forbidden, &mut all.damaged] {
+            paths.remove(path);
+        }
+    });
 }
 
 fn entry(path: &Path, why: &str) {

@@ -1,13 +1,15 @@
 //! The command names what forbids it to open, make or remove a ring: a directory, a file system, a link, another kind of file.
 
 use crate::command::skipped;
-use crate::command::{Done, Place, run};
+use crate::command::{Done, Live, Place, run};
+use nix::sys::signal::Signal;
+use perfring_testkit::wait::until;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 fn set_mode(path: &std::path::Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
@@ -60,6 +62,46 @@ fn a_directory_that_forbids_something_is_named_and_not_the_ring_s_mode() {
     set_mode(&set, 0o700);
     let listed = as_nobody(&["ls", top]).err();
     assert!(listed.contains("set is left out: no permission to read this directory"), "{listed}");
+}
+
+#[test]
+fn a_recorder_that_may_read_no_ring_says_what_the_others_are_and_ends_with_its_signal() {
+    if !rustix::process::geteuid().is_root() {
+        return skipped("only root can become another user to try");
+    }
+    let place = Place::new();
+    set_mode(place.0.path(), 0o777);
+    let exe = place.path("perfring");
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_perfring")).arg(&exe).status();
+    assert!(copied.unwrap().success());
+    let rings = place.path("rings");
+    fs::create_dir(&rings).unwrap();
+    let [closed, bad] = ["closed", "bad"].map(|name| rings.join(name));
+    for ring in [&closed, &bad] {
+        assert_eq!(run(&["create", ring.to_str().unwrap()], b"").code(), 0);
+    }
+    set_mode(&closed, 0o600);
+    // The end of the file is missing.
+    set_mode(&bad, 0o644);
+    fs::File::options().write(true).open(&bad).unwrap().set_len(4096).unwrap();
+    let file = place.path("run.perfrec");
+    let record = |more: &[&str]| {
+        let mut command = Command::new(&exe);
+        command.arg("record").arg(&rings).arg("-o").arg(&file).args(["--force"]).args(more);
+        command.uid(65534).gid(65534).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let done = Done(record(&["--for", "10ms"]).output().unwrap());
+    assert_eq!(done.code(), 6, "{}", done.err());
+    let says = "no permission to read 1 ring, and the only other one is damaged: ";
+    assert!(done.err().contains(says), "{}", done.err());
+    // A signal has its own code.
+    fs::remove_file(&file).unwrap();
+    let live = Live::of(record(&[]));
+    until("it records", || file.is_file());
+    live.signal(Signal::SIGINT);
+    let (_, err, code) = live.end();
+    assert_eq!(code, 130, "{err}");
 }
 
 #[test]
