@@ -198,7 +198,10 @@ impl Watch {
 impl Output for Watch {
     fn take(&mut self, event: &Event<'_>) -> Result<Took, OutputError> {
         let name = &*event.origin.name;
-        self.why().read(event);
+        // The screen takes this lock, too.
+        if !matches!(event.what, What::Record(_)) {
+            self.why().read(event);
+        }
         let mut all = self.peek();
         let mut all = STATIONS.iter().zip(all.iter_mut());
         if let Some((_, seen)) = all.find(|(station, _)| station.name == name) {

@@ -2,7 +2,7 @@
 
 use super::common::{STATIONS, now_ns};
 use perfring_consumer::{Location, stat::Stat};
-use perfring_export::{Event, What};
+use perfring_export::Event;
 use perfring_figures::process::Processes;
 use perfring_why::{Analysis, Evidence, Fact, Facts, Options};
 use perfring_witness::seats;
@@ -23,10 +23,9 @@ impl Why {
         Why { analysis, facts: Facts::default() }
     }
 
+    /// Reads an event that is no record.
     pub(super) fn read(&mut self, event: &Event<'_>) {
-        if !matches!(event.what, What::Record(_)) {
-            self.facts.read(event).for_each(|evidence| self.analysis.add(evidence));
-        }
+        self.facts.read(event).for_each(|evidence| self.analysis.add(evidence));
     }
 
     /// Looks at the seats of the rings.
