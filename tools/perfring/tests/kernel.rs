@@ -1,10 +1,10 @@
 //! `perfring tail --perf`, on the running kernel.
 
-use crate::command::{Live, Place, json_lines, perfring, run};
+use crate::command::{Live, Place, json_lines, perfring, run, skipped};
 use nix::libc;
 use nix::sys::signal::Signal;
 use perfring_producer::{Options, Producer};
-use perfring_testkit::wait::until;
+use perfring_testkit::wait::{sleeps, until};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -257,20 +257,27 @@ fn named() -> Echo {
     Echo { child, to, from }
 }
 
+/// Returns whether this kernel hides in which system call a process is: [`until_it_records`] needs it.
+fn hides_calls() -> bool {
+    let hides = std::fs::read("/proc/self/syscall").is_err();
+    if hides {
+        skipped("this kernel does not say in which system call a thread is");
+    }
+    hides
+}
+
 /// Waits until the command sleeps: it has opened its recorders, and waits for the end.
 fn until_it_records(tail: &Live) {
     let asleep = [libc::SYS_clock_nanosleep, libc::SYS_nanosleep].map(|number| number.to_string());
     until("the command sleeps", || {
         let call = std::fs::read_to_string(format!("/proc/{}/syscall", tail.child.id()));
-        call.is_ok_and(|call| {
-            call.split(' ').next().is_some_and(|call| asleep.contains(&call.to_owned()))
-        })
+        call.unwrap().split(' ').next().is_some_and(|call| asleep.contains(&call.to_owned()))
     });
 }
 
 #[test]
 fn the_newest_kernel_events_are_shown_at_the_end_with_what_the_ring_then_has() {
-    if is_forbidden() {
+    if is_forbidden() || hides_calls() {
         return;
     }
     let place = Place::new();
@@ -302,7 +309,7 @@ fn the_newest_kernel_events_are_shown_at_the_end_with_what_the_ring_then_has() {
     assert!(err.contains("an unknown number of records"), "{err}");
     let lines = json_lines(&out);
     let lost = lines.iter().filter(|line| line["lost"]["cause"] == "lapped");
-    assert!(lost.clone().count() > 0 && lost.clone().all(|line| line["lost"]["records"] == 0));
+    assert!(lost.clone().count() > 0 && lost.clone().all(|line| line["lost"]["records"].is_null()));
     let times: Vec<u64> = lines.iter().filter_map(|line| line["time_ns"].as_u64()).collect();
     assert!(times.is_sorted());
     let given: Vec<usize> =
@@ -325,13 +332,15 @@ fn the_newest_kernel_events_are_shown_at_the_end_with_what_the_ring_then_has() {
 
 #[test]
 fn a_recorder_ends_with_the_time_or_the_first_records_and_needs_events() {
-    if is_forbidden() {
+    if is_forbidden() || hides_calls() {
         return;
     }
     let mut echo = Echo::start();
     let pid = echo.pid();
     let args = ["tail", "--perf", "switches", "--pid", &pid, "--perf-overwrite"];
     let started = |more: &[&str]| Live::start(&[args.as_slice(), more].concat());
+    // Otherwise its start is an event.
+    until("the shell waits", || sleeps(&pid));
     let done = run(&[args.as_slice(), &["--timeout", "0s"]].concat(), b"");
     assert_eq!((done.code(), &*done.out()), (124, ""));
     let (few, all, stopped) = (started(&["--first", "3"]), started(&[]), started(&[]));
@@ -339,17 +348,22 @@ fn a_recorder_ends_with_the_time_or_the_first_records_and_needs_events() {
     for tail in [&few, &all, &stopped, &newest, &every] {
         until_it_records(tail);
     }
+    let before = echo.switches();
     (0..20).for_each(|_| echo.ask());
+    let switches = echo.switches() - before;
     stopped.signal(Signal::SIGINT);
     let lines = |live: Live, expected: i32| {
         let (out, err, code) = live.end();
         assert_eq!(code, expected, "{err}");
-        out.lines().filter(|line| line.contains("perf.Switch")).count()
+        out.lines().filter(|line| line.contains("perf.Switch")).count() as u64
     };
-    assert!(lines(stopped, 130) >= 40);
+    let of_stopped = lines(stopped, 130);
     echo.end();
+    // The shell was asleep before the first question. Its last switch may be the one to sleep.
+    println!("{of_stopped} events of {switches} switches");
+    assert!(of_stopped >= 1 && of_stopped + 1 >= 2 * switches);
     assert_eq!(lines(few, 0), 3);
-    assert!(lines(all, 0) > 40);
+    assert!(lines(all, 0) > of_stopped);
     // Each observer has its own timestamp of an event.
     let fields = |live: Live| -> Vec<Value> {
         let (out, err, code) = live.end();
