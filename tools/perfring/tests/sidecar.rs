@@ -374,6 +374,8 @@ fn wrong_usage_has_a_message_and_the_example_is_right() {
     run(&["sidecar", "/nowhere", "--output", "fax:1"], b"")
         .refuses(2, "\"fax\" is not a type of output");
     run(&["sidecar", "/nowhere"], b"").refuses(2, "there is no output");
+    let before = run(&["sidecar", "--control=/nowhere", "snapshot"], b"");
+    before.refuses(2, "stand behind it: write `perfring sidecar snapshot --control=PATH`");
     let bare = run(&["sidecar", "/nowhere", "-o", "json:-", "--drain", "10"], b"");
     bare.refuses(2, "write it with its unit, like 250ms, 10s");
     run(&["sidecar", "/nowhere", "-o", "json:/nowhere/x.jsonl"], b"")

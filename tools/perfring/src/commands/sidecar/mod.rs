@@ -6,6 +6,7 @@ use crate::args;
 use crate::failure::{Failure, note};
 use crate::verbosity::{has_details, has_summaries};
 use ask::Ask;
+use clap::Subcommand as _;
 use perfring_export::Stream;
 use perfring_export::registry::{KINDS, Kind};
 use perfring_sidecar::config::{Control, Input, InputSource, Mode, Trusted};
@@ -14,7 +15,7 @@ use perfring_sidecar::{
     StartError,
 };
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Its number, which is the same on all architectures.
 const SIGTERM: i32 = 15;
@@ -139,6 +140,14 @@ impl Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(asked) = &args.ask {
         return ask::run(asked);
+    }
+    // Behind an option, a word is a directory.
+    let is_verb = |dir: &&str| Ask::has_subcommand(dir) && !Path::new(dir).exists();
+    if let Some(verb) = args.dirs.iter().filter_map(|dir| dir.to_str()).find(is_verb) {
+        let how = format!("`perfring sidecar {verb} --control=PATH`");
+        return Err(Failure::Usage(format!(
+            "the options of `{verb}` stand behind it: write {how}"
+        )));
     }
     let config = args.config().map_err(|error| Failure::Usage(error.to_string()))?;
     if args.check {
