@@ -43,6 +43,12 @@ impl Stop {
         Failure::General(format!("cannot handle signals: {error}"))
     }
 
+    /// A process that was asked to stop.
+    #[cfg(test)]
+    pub(crate) fn asked() -> Self {
+        Stop(Arc::new(AtomicUsize::new(SIGINT as usize)))
+    }
+
     pub(crate) fn signal(&self) -> Option<i32> {
         // Relaxed: no other data is passed with it.
         match self.0.load(Ordering::Relaxed) {

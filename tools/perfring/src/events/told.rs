@@ -47,7 +47,9 @@ impl Reached {
 
     /// Returns the position at which a reader continues, if the number of records before it is known.
     fn start(&self) -> Option<Saved> {
-        self.saved.filter(|saved| self.last.is_none_or(|last| saved.pos > last))
+        let is_position = |saved: &Saved| saved.pos.is_multiple_of(8);
+        let is_last = |saved: &Saved| self.last.is_none_or(|last| saved.pos > last);
+        self.saved.filter(is_position).filter(is_last)
     }
 
     /// Returns whether the recording has the record at this position.
@@ -133,8 +135,25 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
     use super::*;
-    use perfring_export::{LossCause, Origin};
+    use perfring_export::recording::{Options, Recording};
+    use perfring_export::{LossCause, Origin, Output};
+    use std::time::Instant;
+
+    #[test]
+    fn a_signal_ends_the_reading_of_a_long_recording() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run.perfrec");
+        let options = Options { path: path.clone(), ..Options::default() };
+        let mut recording = Recording::open("recording", &options).unwrap();
+        let origin = Origin::default();
+        for seq in 0..TURN {
+            recording.take(&Event { seq, origin: &origin, what: What::Began }).unwrap();
+        }
+        recording.close(Instant::now()).unwrap();
+        assert!(matches!(Told::of(&path, &Stop::asked()), Err(Failure::Signal(_))));
+    }
 
     #[test]
     fn a_marker_that_reports_no_records_is_passed_on() {
