@@ -247,7 +247,7 @@ pub enum LossCause {
     Damaged,
     /// The same, and how many it took is not known: at least the number of records, which may be 0.
     UnknownDamage,
-    /// The ring is damaged, and is not read from there on. The number of records is unknown.
+    /// The ring is damaged, and is not read from there on. The number of records is unknown if it is 0.
     RingDamaged,
 }
 

@@ -229,12 +229,13 @@ fn of_a_ring_whose_pages_are_scattered_the_first_records_are_shown_and_the_rest_
     let totals = Stat::read(&*ring).unwrap().totals.unwrap();
     let done = run(&["export", &ring, "--to", "json"], b"");
     let (records, bytes) = (3000 - shown as u64, totals.present.bytes);
-    assert_eq!((done.code(), done.out().lines().count()), (4, shown), "{}", done.err());
-    let err = done.err();
-    let says = format!("exported {shown} records, lost 0; {records} more (");
-    let (_, said) = err.split_once(&says).unwrap_or_else(|| panic!("{err}"));
-    let behind: u64 = said.split(' ').next().unwrap().parse().unwrap();
-    assert!(behind < bytes && said.contains("bytes) cannot be read behind damage; "), "{said}");
+    let lines = json_lines(&done.out());
+    assert_eq!((done.code(), lines.len()), (4, shown + 1), "{}", done.err());
+    let says = format!("exported {shown} records, lost {records}: ring damaged {records}; ");
+    assert!(done.err().contains(&says), "{}", done.err());
+    let lost = &lines[shown]["lost"];
+    assert_eq!((&lost["records"], &lost["cause"]), (&records.into(), &"ring damaged".into()));
+    assert!(lost["bytes"].as_u64() < Some(bytes), "{lost}");
 }
 
 #[test]

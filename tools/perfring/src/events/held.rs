@@ -1,7 +1,7 @@
 //! A copy of the next item, as readers lend it only until the next call.
 
-use perfring_consumer::{Item, Lost, RecordRef, WriterId, advanced::Saved};
-use perfring_export::{Event, Loss, Origin, Rec, What};
+use perfring_consumer::{Item, Lost, RecordRef, WriterId, advanced::Saved, stat::Count};
+use perfring_export::{Event, Loss, LossCause, Origin, Rec, What};
 
 #[derive(Debug, Default)]
 pub(super) struct Held {
@@ -26,6 +26,13 @@ pub(super) enum Given {
         time: Option<u64>,
         /// The reader's position after it.
         after: Saved,
+    },
+    /// The ring cannot be read from this position on: what is lost there, 0 records if that is unknown.
+    Damaged {
+        pos: u64,
+        rest: Count,
+        /// The time of the last record.
+        time: Option<u64>,
     },
     Ended,
 }
@@ -71,6 +78,11 @@ impl Held {
                 What::Record(record)
             }
             Given::Lost { lost, time, after } => What::Lost(Loss::of(lost, &after, time, origin)),
+            Given::Damaged { pos, rest: Count { records, bytes }, time } => {
+                let wall = time.and_then(|time| origin.anchors.wall(pos, time));
+                let loss = Loss::new(pos, records, bytes, LossCause::RingDamaged);
+                What::Lost(Loss { time, wall, ..loss })
+            }
         };
         Event { seq, origin, what }
     }

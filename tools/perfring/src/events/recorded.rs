@@ -1,7 +1,6 @@
 //! Events that are read from first to last, and those of a recording.
 
 use crate::failure::Failure;
-use perfring_consumer::stat::Count;
 use perfring_export::Event;
 use perfring_export::recording::{ReadError, Reader};
 use std::fs::File;
@@ -14,34 +13,6 @@ pub(crate) trait Events {
 
     /// Returns the bytes read so far, and the total.
     fn progress(&self) -> (u64, u64);
-
-    /// Returns what the rings have behind damage: it is in no event.
-    fn unread(&self) -> Unread {
-        Unread::default()
-    }
-}
-
-/// What damaged rings have behind the damage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Unread {
-    /// The records and bytes that the rings count there.
-    pub(crate) counted: Count,
-    /// The counts of a ring are damaged, too.
-    pub(crate) is_more: bool,
-}
-
-impl Unread {
-    /// Says how much that is, to follow other numbers.
-    pub(crate) fn in_words(&self) -> Option<String> {
-        let Count { records, bytes } = self.counted;
-        let what = match (records, self.is_more) {
-            (0, false) => return None,
-            (0, true) => "an unknown number of records".to_owned(),
-            (records, false) => format!("{records} more ({bytes} bytes)"),
-            (records, true) => format!("{records} more ({bytes} bytes), and an unknown number"),
-        };
-        Some(format!("{what} cannot be read behind damage"))
-    }
 }
 
 /// The events of a recording.

@@ -1,7 +1,7 @@
 //! The present contents of rings, dead or alive, merged by timestamp.
 
 use super::held::{Given, Held};
-use super::recorded::{Events, Unread};
+use super::recorded::Events;
 use crate::failure::{Failure, detail, note};
 use crate::figures::opened::opened;
 use crate::left_out;
@@ -29,7 +29,8 @@ pub(crate) struct Still {
     held: Held,
     seq: u64,
     damaged: Option<String>,
-    unread: Unread,
+    /// Rings that turned out to be damaged, with what they have behind the damage.
+    behind: VecDeque<(usize, Count)>,
 }
 
 struct Ring {
@@ -126,7 +127,7 @@ impl Still {
             held: Held::default(),
             seq: 0,
             damaged: None,
-            unread: Unread::default(),
+            behind: VecDeque::new(),
         };
         (0..still.rings.len()).for_each(|at| still.advance(at));
         Ok(still)
@@ -147,12 +148,11 @@ impl Still {
             note(&before);
         }
         let ring = &self.rings[at];
+        let rest = ring.written.since(ring.observer.saved().before);
         match ring.until {
-            u64::MAX => self.unread.is_more = true,
-            _ => {
-                let rest = ring.written.since(ring.observer.saved().before);
-                self.unread.counted = self.unread.counted.plus(rest);
-            }
+            u64::MAX => self.behind.push_back((at, Count::default())), // its counts are damaged, too
+            _ if rest.records > 0 => self.behind.push_back((at, rest)),
+            _ => {}
         }
         self.over.push_back(at);
     }
@@ -165,6 +165,12 @@ impl Still {
             return Some(self.begun - 1);
         }
         loop {
+            if let Some((at, rest)) = self.behind.pop_front() {
+                let ring = &self.rings[at];
+                let (pos, time) = (ring.observer.saved().pos, ring.last);
+                self.held.what = Given::Damaged { pos, rest, time };
+                return Some(at);
+            }
             let Some(Reverse((_, at))) = self.heap.pop() else {
                 self.held.what = Given::Ended;
                 return self.over.pop_front();
@@ -221,10 +227,6 @@ impl Events for Still {
         }
         self.seq += 1;
         Ok(Some(self.held.event(self.seq - 1, self.rings[at].shapes.origin())))
-    }
-
-    fn unread(&self) -> Unread {
-        self.unread
     }
 
     fn progress(&self) -> (u64, u64) {

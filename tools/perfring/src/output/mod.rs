@@ -362,7 +362,7 @@ fn report(name: Option<&str>, lost: Missing) {
     let size = if bytes == 0 { String::new() } else { format!(" ({bytes} byte{})", plural(bytes)) };
     let place = match cause {
         _ if at_end => format!("by position {pos}, the end"),
-        "lapped" => format!("from position {pos} on"),
+        "lapped" | "ring damaged" => format!("from position {pos} on"),
         _ => format!("before position {pos}"),
     };
     // An overwritten BPF map does not report how many records.

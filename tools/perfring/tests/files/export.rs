@@ -416,8 +416,10 @@ fn records_behind_damage_are_lost_records() {
     let export =
         |more: &[&str]| run(&[&["export", &text(&ring), "--to", "json"], more].concat(), b"");
     let done = export(&["-q"]);
-    assert_eq!((done.code(), done.out().lines().count()), (4, 50), "{}", done.err());
-    assert!(done.err().contains("50 more (1200 bytes) cannot be read"), "{}", done.err());
+    assert_eq!((done.code(), done.out().lines().count()), (4, 51), "{}", done.err());
+    assert!(done.err().contains("lost 50: ring damaged 50"), "{}", done.err());
+    let lost = &json_lines(&done.out())[50]["lost"];
+    assert_eq!((&lost["records"], &lost["bytes"]), (&50.into(), &1200.into()));
     let done = export(&["--fail-on-loss"]);
     assert_eq!(done.code(), 5, "{}", done.err());
     for says in ["damaged at position 1200", "50 records are lost"] {

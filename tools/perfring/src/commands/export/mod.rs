@@ -160,10 +160,6 @@ impl Exporter<'_> {
         let figures = self.output.figures();
         let left_out = self.filter.end();
         let mut said = format!("exported {}", self.totals);
-        let unread = events.unread();
-        if let Some(unread) = unread.in_words() {
-            said += &format!("; {unread}");
-        }
         if left_out > 0 {
             said += &format!("; {left_out} others were not selected");
         }
@@ -171,8 +167,7 @@ impl Exporter<'_> {
             said += &format!("; {} of them could not be written", figures.refused);
         }
         said += &format!("; {:.1} s", took.as_secs_f64());
-        let lost = self.totals.lost().saturating_add(unread.counted.records);
-        let has_lost = lost > 0 || self.totals.is_more || unread.is_more;
+        let has_lost = self.totals.has_lost();
         work_done(&said, has_lost || figures.refused > 0);
         if let Some(trouble) = figures.trouble {
             note(&trouble);
@@ -191,7 +186,7 @@ impl Exporter<'_> {
             if let Err(Failure::Damaged(sentence)) = &ended {
                 note(sentence);
             }
-            return Err(Failure::Loss(match lost {
+            return Err(Failure::Loss(match self.totals.lost() {
                 0 => "an unknown number of records is lost".to_owned(),
                 lost => format!("{lost} records are lost"),
             }));

@@ -9,7 +9,8 @@ use crate::figures::opened::opened;
 use crate::left_out;
 use perfring_consumer::{
     AttachError, Consumer, ConsumerOptions, Item, Layout, Location, Lost, Observer, Start,
-    advanced::Saved, stat::Stat,
+    advanced::Saved,
+    stat::{Count, Stat},
 };
 use perfring_export::{Event, Origin, Shapes};
 use perfring_set::{About, Feed, FeedChange, Found, Merge, PlaceId, Source, SourceId};
@@ -378,14 +379,19 @@ impl Live {
                     self.held.set_after(|| merge.resume_point(id).unwrap_or_default().saved());
                     return Some(id);
                 }
-                Err((id, error)) => self.fail(id, &error),
+                Err((id, error)) => {
+                    if self.fail(id, &error) {
+                        return Some(id);
+                    }
+                }
                 Ok(None) => return None,
             }
         }
     }
 
-    fn fail(&mut self, id: SourceId, error: &perfring_set::SourceError) {
-        let Some(ring) = self.rings.get_mut(&id) else { return };
+    /// Puts what a damaged ring loses into `held`. Returns whether it is a ring that is followed.
+    fn fail(&mut self, id: SourceId, error: &perfring_set::SourceError) -> bool {
+        let Some(ring) = self.rings.get_mut(&id) else { return false };
         note(&format!("{}: {error}; everything before it is intact", ring.location));
         self.damaged += 1;
         self.feed.set_aside(ring.uuid);
@@ -393,6 +399,10 @@ impl Live {
             ring.over = true;
             self.ended.push_back(id);
         }
+        // Its producer may write on.
+        let pos = self.merge.resume_point(id).unwrap_or_default().saved().pos;
+        self.held.what = Given::Damaged { pos, rest: Count::default(), time: ring.last };
+        true
     }
 
     pub(crate) fn wait(&mut self, timeout: Duration) {
