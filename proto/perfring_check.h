@@ -57,7 +57,7 @@ static inline const char *perfring_error(int code)
 	case PERFRING_E_NEWER: return "the ring has a newer layout: update perfring";
 	case PERFRING_E_FEATURES: return "the ring needs features that this code does not know: update perfring, or make the ring without them";
 	case PERFRING_E_DAMAGED: return "the ring's header is damaged: make the ring again";
-	case PERFRING_E_TRUNCATED: return "the ring file is truncated: copy it again";
+	case PERFRING_E_TRUNCATED: return "the ring file is truncated: copy it again; if it is no copy, remove it and create it again";
 	case PERFRING_E_PAGE_SIZE: return "the ring's pages are smaller than this machine's: copy its records with an observer";
 	case PERFRING_E_KIND: return "this code publishes only into rings with one producer";
 	case PERFRING_E_BUSY: return "another process owns the seat: wait until it detaches";
@@ -172,7 +172,7 @@ static inline int perfring_check(const struct perfring_header *page, uint64_t fi
 	PERFRING_MUST(file_size, page->file_size == control + slots + page->types_size);
 #undef PERFRING_MUST
 	if (file_len < page->file_size) {
-		snprintf(why, len, "the ring file is cut short: %llu bytes where its header says %llu: copy it again",
+		snprintf(why, len, "the ring file is cut short: %llu bytes where its header says %llu: copy it again; if it is no copy, remove it and create it again",
 			 (unsigned long long)file_len, (unsigned long long)page->file_size);
 		return PERFRING_E_TRUNCATED;
 	}

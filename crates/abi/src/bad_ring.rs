@@ -76,7 +76,7 @@ impl fmt::Display for BadRing {
             BadRing::Truncated { len, needed } => write!(
                 f,
                 "the ring file is cut short: {len} bytes where its header says {needed}: copy it \
-                 again"
+                 again; if it is no copy, remove it and create it again"
             ),
         }
     }

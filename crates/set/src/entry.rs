@@ -111,7 +111,8 @@ fn forbidden(path: &Path) -> String {
         let (mode, owner) = (meta.mode() & 0o7777, meta.uid());
         let user = nix::unistd::Uid::effective();
         sentence += &format!(
-            ": its mode is {mode:04o}, its owner uid {owner}, and this process is of uid {user}"
+            ": its mode is {mode:04o}, its owner uid {owner}, and this process is of uid {user}; \
+             let that user read it, or run as its owner"
         );
     }
     sentence

@@ -332,7 +332,7 @@ fn with_a_place_that_cannot_be_used_all_comes_again_and_that_is_said() {
         files(&dir).iter().skip(1).for_each(|name| fs::remove_file(dir.path().join(name)).unwrap());
     }
     fs::remove_file(&place).unwrap();
-    check(&dir, 0, None);
+    check(&dir, 0, Some("is missing"));
     // That of another output, and one that is about another file.
     check(&prepare("other"), 0, Some("the output other"));
     fs::write(&place, fs::read(prepare("out").path().join("place")).unwrap()).unwrap();

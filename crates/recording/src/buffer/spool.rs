@@ -126,7 +126,13 @@ impl Spool {
     fn resume(&mut self) {
         let mut files: Vec<Segment> = self.waiting.iter().copied().collect();
         let place = Place::read(&self.dir, &self.name).and_then(|place| {
-            let Some(place) = place else { return Ok(None) };
+            let Some(place) = place else {
+                // A new buffer has one before its first file.
+                return match files.is_empty() {
+                    true => Ok(None),
+                    false => Err("its file `place` is missing".to_owned()),
+                };
+            };
             // Its number is not used again.
             self.newest = self.newest.max(place.file);
             self.skip(&place).map(|()| Some(place))

@@ -20,8 +20,8 @@ use std::time::Duration;
 /// the ring's seats explain losses. For live rings, the command reports the present state of seats, locks and /proc. A cause is
 /// never guessed: where the evidence is missing, it is "unknown", with the reason.
 ///
-/// One sentence per finding, with its time and its certainty (certain, likely, unknown): owners of seats first, then losses,
-/// then gaps, the worst first; then a line with the sums. JSON has an object per finding, and one with the sums.
+/// One sentence per finding, with its time and its certainty (certain, likely, unknown): owners of seats, losses, late reads,
+/// gaps and the machine, the worst of each first; then a line with the sums. JSON has an object per finding, and one with the sums.
 ///
 /// Exits with 0 whatever was found; 3 and 4 as in all commands.
 ///
