@@ -85,6 +85,25 @@ fn each_is_shown_by_its_name_with_how_it_is_and_how_far_behind() {
     assert!(line(&text, "size").contains(" 0.0% full"), "{text}");
 }
 
+#[test]
+fn a_consumer_that_returns_shows_what_was_overwritten_and_fails_on_it() {
+    let place = Place::new();
+    let ring = place.ring(&["--size", "4K", "--consumers", "2"]);
+    let mut reads = Consumer::attach_as(Path::new(&ring), "reads").unwrap();
+    let consume = |more: &[&str]| run(&[&["consume", "--name", "away", &ring], more].concat(), b"");
+    assert_eq!(consume(&[]).code(), 0);
+    for _ in 0..10 {
+        publish(&ring, &b"seven b\n".repeat(100)); // 16 bytes each
+        while reads.read().unwrap().is_some() {}
+        reads.release();
+    }
+    let back = consume(&["--json", "--fail-on-loss"]);
+    let lines = json_lines(&back.out());
+    let lost = lines[0]["lost"]["records"].as_u64().unwrap();
+    assert_eq!((lost + lines.len() as u64 - 1, back.code()), (1000, 5), "{}", back.err());
+    assert!(lost > 700, "{lost}");
+}
+
 /// Any bytes where the seats and the tails are: each command ends, and says what it sees in printable lines.
 #[test]
 fn seats_with_any_bytes_end_no_command() {
