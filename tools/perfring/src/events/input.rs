@@ -10,8 +10,11 @@ use perfring_consumer::{Location, Observer, Start};
 use perfring_export::What;
 use perfring_export::recording::is_recording;
 use perfring_set::{NoRing, NotRead};
+use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Events between two checks of the signals.
 const TURN: u64 = 1024;
@@ -66,7 +69,7 @@ pub(crate) fn rings_of(location: &Location) -> Result<Vec<Location>, Failure> {
 }
 
 /// Returns these rings without copies: of the files of one ring, the file with the producer, or else the file with the most
-/// records, or else the first. Reports the others.
+/// records, or else the oldest, as a [`Follower`](perfring_set::Follower) does. Reports the others.
 pub(crate) fn originals(locations: Vec<Location>) -> Vec<Location> {
     if locations.len() < 2 {
         return locations;
@@ -86,7 +89,7 @@ pub(crate) fn originals(locations: Vec<Location>) -> Vec<Location> {
             continue;
         }
         let mut copy = (location, head);
-        let rank = |(file, head): &(Location, u64)| (has_producer(file), *head);
+        let rank = |(file, head): &(Location, u64)| (has_producer(file), *head, Reverse(age(file)));
         if rank(&copy) > rank(other) {
             std::mem::swap(&mut copy, other);
         }
@@ -96,6 +99,12 @@ pub(crate) fn originals(locations: Vec<Location>) -> Vec<Location> {
         left_out::copy(&copy.path(), &kept[of].0.path());
     }
     kept.into_iter().map(|(location, _)| location).collect()
+}
+
+/// Returns the time when a file was made, and its inode: older kernels lack the time on a tmpfs.
+fn age(location: &Location) -> Option<(Option<SystemTime>, u64)> {
+    let meta = std::fs::metadata(location.path()).ok()?;
+    Some((meta.created().ok(), meta.ino()))
 }
 
 fn has_producer(location: &Location) -> bool {
