@@ -2,11 +2,17 @@
 //! The bytes of the streams are the same as in CTF 1.8.
 
 use super::field::{Field, Member};
-use super::metadata::{Class, Metadata};
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
-/// Returns the whole text.
-pub(super) fn text(metadata: &Metadata, context: &[Member], classes: &[Class]) -> String {
+/// Returns the whole text, of a trace with this id whose clock is `offset` ns behind the wall clock: with the members of
+/// the events' context, and the events by their numbers, with their names and members.
+pub(super) fn text<'a>(
+    trace: &Uuid,
+    offset: u64,
+    context: &[Member],
+    events: impl Iterator<Item = (&'a str, &'a [Member])>,
+) -> String {
     let header = structure([
         ("magic", role(unsigned(32), "packet-magic-number")),
         (
@@ -30,9 +36,8 @@ pub(super) fn text(metadata: &Metadata, context: &[Member], classes: &[Class]) -
         ("id", role(unsigned(32), "event-record-class-id")),
         ("timestamp", role(unsigned(64), "default-clock-timestamp")),
     ]);
-    let offset = metadata.offset();
     let fragments = [
-        json!({ "type": "preamble", "version": 2, "uuid": metadata.trace.as_bytes() }),
+        json!({ "type": "preamble", "version": 2, "uuid": trace.as_bytes() }),
         json!({
             "type": "trace-class",
             "environment": { "tracer_name": "perfring", "tracer_version": env!("CARGO_PKG_VERSION") },
@@ -52,10 +57,10 @@ pub(super) fn text(metadata: &Metadata, context: &[Member], classes: &[Class]) -
             "event-record-common-context-field-class": members(context),
         }),
     ];
-    let events = classes.iter().enumerate().map(|(id, class)| {
+    let events = events.enumerate().map(|(id, (name, payload))| {
         json!({
-            "type": "event-record-class", "data-stream-class-id": 0, "id": id, "name": class.name,
-            "payload-field-class": members(&class.members),
+            "type": "event-record-class", "data-stream-class-id": 0, "id": id, "name": name,
+            "payload-field-class": members(payload),
         })
     });
     fragments.into_iter().chain(events).map(|one| format!("\u{1e}{one}\n")).collect()

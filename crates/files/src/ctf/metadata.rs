@@ -15,7 +15,7 @@ const MOST: usize = 1 << 14;
 /// A kind of event.
 #[derive(Debug)]
 pub(super) struct Class {
-    pub(super) name: String,
+    name: String,
     pub(super) members: Vec<Member>,
 }
 
@@ -161,11 +161,6 @@ impl Metadata {
         id
     }
 
-    /// Returns the offset of the wall clock from the timestamps' clock, ns; 0 until it is known.
-    pub(super) fn offset(&self) -> u64 {
-        self.offset.unwrap_or_default()
-    }
-
     /// Returns the whole text.
     pub(super) fn text(&self, version: Version) -> String {
         let rings = self.rings.iter().zip(0i64..).map(|(name, at)| (at, name.clone())).collect();
@@ -182,7 +177,11 @@ impl Metadata {
         context.add("pos", "", Field::Unsigned(64));
         match version {
             Version::V1_8 => self.tsdl(&context.done()),
-            Version::V2 => fragments::text(self, &context.done(), &self.classes),
+            Version::V2 => {
+                let offset = self.offset.unwrap_or_default();
+                let events = self.classes.iter().map(|class| (&*class.name, &*class.members));
+                fragments::text(&self.trace, offset, &context.done(), events)
+            }
         }
     }
 
@@ -215,7 +214,7 @@ impl Metadata {
              \tfreq = 1000000000;\n\toffset = {};\n}};\n\n\
              typealias integer {{ size = 64; align = 8; signed = false; map = clock.boottime.value; }} := stamp;\n\n",
             self.clock.hyphenated(),
-            self.offset(),
+            self.offset.unwrap_or_default(),
         );
         out.push_str(
             "stream {\n\tid = 0;\n\tevent.header := struct { u32 id; stamp timestamp; };\n\

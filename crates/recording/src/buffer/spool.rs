@@ -121,18 +121,13 @@ impl Spool {
         Ok(spool)
     }
 
-    /// Continues where delivery was when the last process saved that. Without that, or if it is no
-    /// place of these files, all is delivered again.
+    /// Continues where delivery was when the last process saved that, if it did, of these files; else at the beginning.
     fn resume(&mut self) {
         let mut files: Vec<Segment> = self.waiting.iter().copied().collect();
         let place = Place::read(&self.dir, &self.name).and_then(|place| {
-            let Some(place) = place else {
-                // A new buffer has one before its first file.
-                return match files.is_empty() {
-                    true => Ok(None),
-                    false => Err("its file `place` is missing".to_owned()),
-                };
-            };
+            let is_new = files.is_empty(); // a new buffer has a place before its first file
+            let missing = || "its file `place` is missing".to_owned();
+            let Some(place) = place else { return is_new.then_some(None).ok_or_else(missing) };
             // Its number is not used again.
             self.newest = self.newest.max(place.file);
             self.skip(&place).map(|()| Some(place))
