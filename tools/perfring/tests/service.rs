@@ -1108,7 +1108,7 @@ fn while_all_is_refused_for_good_it_is_not_ready_and_dead_letters_are_beside_the
     assert_eq!(ended(live), 0);
     let last = run.said().lines().last().unwrap().to_owned();
     assert!(
-        last.contains("level=warn") && last.contains("records were refused for good"),
+        last.contains("level=warn") && last.contains("; 1 record was refused for good"),
         "{last}"
     );
 }
