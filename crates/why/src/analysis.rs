@@ -244,9 +244,14 @@ impl Analysis {
         let before = self.wrote_at.insert(thread.tid, (self.order, ring));
         let Some(gap) = wrote else {
             // It came after a later one: what was called a gap may have been two.
-            let around =
-                |gap: &&mut Gap| gap.thread == thread && gap.from < time && time < gap.until;
-            self.pending.iter_mut().filter(around).for_each(|gap| gap.split(time));
+            let around = |gap: &Gap| gap.thread == thread && gap.from < time && time < gap.until;
+            if let Some(gap) =
+                self.pending.iter().position(around).and_then(|at| self.pending.remove(at))
+            {
+                let least = self.options.slower_than;
+                self.pending
+                    .extend(gap.split(time).into_iter().filter(|gap| gap.length() >= least));
+            }
             return;
         };
         if gap.length() < self.options.slower_than {

@@ -11,8 +11,9 @@ const NAPS: [&str; 4] = ["futex", "clock_nanosleep", "nanosleep", "sched_yield"]
 /// The sleeps of a producer that waits for the ring take this long on average at most, ns: 2 ms, and the time to be woken.
 const NAP_MOST: u64 = 5_000_000;
 /// System calls that wait, and take no memory for that.
-const WAITS: [&str; 15] = [
+const WAITS: [&str; 29] = [
     "futex",
+    "futex_waitv",
     "clock_nanosleep",
     "nanosleep",
     "sched_yield",
@@ -22,11 +23,24 @@ const WAITS: [&str; 15] = [
     "pselect6",
     "epoll_wait",
     "epoll_pwait",
+    "epoll_pwait2",
     "wait4",
     "waitid",
     "pause",
     "rt_sigtimedwait",
+    "rt_sigsuspend",
     "restart_syscall",
+    "accept",
+    "accept4",
+    "connect",
+    "recvfrom",
+    "recvmsg",
+    "recvmmsg",
+    "flock",
+    "io_getevents",
+    "io_uring_enter",
+    "semtimedop",
+    "msgrcv",
 ];
 
 /// Whether the kernel's switches are known for a time.
@@ -163,7 +177,8 @@ impl Case<'_> {
         let call = gap.call.as_ref().map(|(call, _)| &**call);
         let waits_elsewhere = call.is_some_and(|call| !NAPS.contains(&call));
         let held = gap.held.as_ref().filter(|_| !waits_elsewhere)?;
-        let is_short = parts.waited <= parts.waits.saturating_mul(NAP_MOST);
+        let napped = parts.waited.saturating_sub(self.woken_late()?);
+        let is_short = napped <= parts.waits.saturating_mul(NAP_MOST);
         is_short.then(|| held.least.min(parts.waited))
     }
 

@@ -193,13 +193,10 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// A record in between came late: the longer part of it stays, and what the thread did in that is not known.
-    pub(crate) fn split(&mut self, at: u64) {
-        match at.saturating_sub(self.from) < self.until.saturating_sub(at) {
-            true => self.from = at,
-            false => self.until = at,
-        }
+    /// Returns the two times before and after a record within it, which came late. What the thread did in them is not known.
+    pub(crate) fn split(mut self, at: u64) -> [Gap; 2] {
         self.parts.contradicted = true;
+        [Gap { until: at, is_open: false, ..self.clone() }, Gap { from: at, ..self }]
     }
 
     /// Returns how long it is, ns.

@@ -26,12 +26,16 @@ pub(crate) fn finding(case: &Case<'_>, rule: Option<&Rule>) -> Finding {
             (Kind::Gap, Some(thread), name, 0, sentence)
         }
         What::Loss(loss) => {
-            let s = if loss.records == 1 { " was" } else { "s were" };
+            let s = match loss.records {
+                0 => "an unknown number of records was".to_owned(),
+                1 => "1 record was".to_owned(),
+                many => format!("{many} records were"),
+            };
             let how = match loss.drops && loss.cause == LossCause::Ring(Cause::Lapped) {
                 true => "not read",
                 false => "lost",
             };
-            let sentence = format!("{} record{s} {how} in ring {ring}: {why}", loss.records);
+            let sentence = format!("{s} {how} in ring {ring}: {why}");
             (Kind::Loss, None, None, loss.records, sentence)
         }
         What::Owner { seat, .. } => {

@@ -7,6 +7,7 @@ use perfring_figures::owner::{count, printable};
 use perfring_set::{NoRing, NotRead};
 use rustix::process::{Resource, getrlimit};
 use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -73,7 +74,10 @@ fn noted(path: &Path, reason: NotRead) {
 /// Fails if rings were left out that are still there: for a command that has read none.
 pub(crate) fn none_was_read() -> Result<(), Failure> {
     let number = |paths: &HashSet<PathBuf>| {
-        paths.iter().filter(|path| path.symlink_metadata().is_ok()).count() as u64
+        let is_gone = |path: &&PathBuf| {
+            path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound)
+        };
+        paths.iter().filter(|path| !is_gone(path)).count() as u64
     };
     match LeftOut::with(|all| (number(&all.forbidden), number(&all.damaged))) {
         (0, 0) => Ok(()),

@@ -228,16 +228,16 @@ impl Sidecar {
         }
         let deadline = later(Instant::now(), self.config.settings.shutdown);
         let errors = self.engine.close(deadline);
-        // Outputs come first. Snapshots are written and explained meanwhile.
-        self.recorder.end(deadline, say);
-        self.report_notes(say);
-        self.outputs.report_troubles(&self.engine, say);
-        self.outputs.report_unmet(&self.engine, say);
+        // Outputs come first, and where they were. Snapshots are written and explained meanwhile.
         self.losses.report(&self.engine, say);
         self.positions.update(self.engine.saved());
         if let Err(error) = self.positions.save() {
             say.warn(&error.to_string());
         }
+        self.recorder.end(deadline, say);
+        self.report_notes(say);
+        self.outputs.report_troubles(&self.engine, say);
+        self.outputs.report_unmet(&self.engine, say);
         self.write_status(say);
         let mut first = None;
         for error in errors {

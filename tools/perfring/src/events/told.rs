@@ -3,8 +3,8 @@
 use crate::failure::{Failure, note};
 use crate::stop::Stop;
 use perfring_consumer::advanced::Saved;
-use perfring_consumer::stat::Count;
-use perfring_consumer::{AttachError, Cause, Lost, Observer, Start};
+use perfring_consumer::stat::{Count, Stat};
+use perfring_consumer::{AttachError, Cause, Location, Lost, Observer, Start};
 use perfring_export::recording::Reader;
 use perfring_export::{Event, Loss, What, series};
 use std::collections::{BTreeMap, HashMap};
@@ -36,19 +36,26 @@ impl Reached {
     /// Returns an observer that continues where the recording ends. An older copy of the ring is read from its oldest record
     /// on.
     pub(crate) fn resume(self, observer: Observer) -> Result<(Observer, Reached), AttachError> {
-        let head = observer.stat()?.totals.map_or(u64::MAX, |totals| totals.head);
+        let reached = self.of(&observer.stat()?, observer.location());
+        Ok((observer.again(reached.start().map_or(Start::Oldest, Start::At))?, reached))
+    }
+
+    /// Returns how far the recording has a ring in this state: an older copy of the ring not at all.
+    pub(crate) fn of(self, stat: &Stat, location: &Location) -> Reached {
+        let head = stat.totals.map_or(u64::MAX, |totals| totals.head);
         if self.has(head) || self.saved.is_some_and(|saved| saved.pos > head) {
             let what = "ends before the recording does, as an old copy of a ring: all of its records are recorded";
-            note(&format!("{} {what}", observer.location()));
-            return Ok((observer.again(Start::Oldest)?, Reached::default()));
+            note(&format!("{location} {what}"));
+            return Reached::default();
         }
-        Ok((observer.again(self.start().map_or(Start::Oldest, Start::At))?, self))
+        self
     }
 
     /// Returns the position at which a reader continues, if the number of records before it is known.
     fn start(&self) -> Option<Saved> {
         let is_position = |saved: &Saved| saved.pos.is_multiple_of(8);
-        let is_last = |saved: &Saved| self.last.is_none_or(|last| saved.pos > last);
+        // A later run, which was killed, may have recorded more.
+        let is_last = |saved: &Saved| saved.pos >= self.end;
         self.saved.filter(is_position).filter(is_last)
     }
 

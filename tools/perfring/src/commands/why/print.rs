@@ -61,7 +61,7 @@ fn object(finding: &Finding, wall: Option<u64>) -> Value {
         "duration_ns": finding.length,
         "ring": (!finding.ring.is_empty()).then_some(&finding.ring),
         "attributes": finding.thread.map(|thread| attributes(thread, finding.name.as_deref())),
-        "records": (finding.kind == Kind::Loss).then_some(finding.records),
+        "records": Some(finding.records).filter(|records| finding.kind == Kind::Loss && *records > 0),
         "cause": finding.cause,
         "certainty": finding.certainty.word(),
         "by": by,

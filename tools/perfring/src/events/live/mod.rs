@@ -202,7 +202,9 @@ impl Live {
                 let consumer =
                     Consumer::attach_with(location, &ConsumerOptions::named("perfring record"))?;
                 let layout = *consumer.layout();
-                (Box::new(consumer), layout, reached(&layout).unwrap_or_default())
+                let reached = reached(&layout).unwrap_or_default();
+                let reached = reached.of(&Stat::read(location)?, location);
+                (Box::new(consumer), layout, reached)
             }
         };
         if found.is_some_and(|found| found.ring.identity.uuid != layout.uuid) {
