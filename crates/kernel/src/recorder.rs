@@ -29,7 +29,7 @@ use std::io;
 ///     while let Some((item, _)) = snapshot.take()? {
 ///         match item {
 ///             Item::Record(record) => faults += u32::from(record.time.is_some()),
-///             Item::Lost(lost) => println!("{} bytes are no longer there", lost.bytes),
+///             Item::Lost(lost) => println!("{}: {} bytes, {} records", lost.cause.name(), lost.bytes, lost.records),
 ///         }
 ///     }
 /// }

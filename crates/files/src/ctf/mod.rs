@@ -45,7 +45,7 @@ const PACKET_HEAD: usize = 56;
 /// | 128-bit numbers, characters, and lists of a tagged record that do not hold only numbers | text |
 /// | a zero in a text | `␀`, as a zero ends a text in CTF |
 /// | JSON | one text `json` |
-/// | a loss | the packets' count of discarded events, and an event `perfring.lost` with the cause |
+/// | a loss | the packets' count of discarded events, and an event `perfring.lost` with the cause. 0 records are an unknown number |
 ///
 /// Timestamps are of the clock `boottime`, whose offset converts them to wall-clock times. A record
 /// without a timestamp, or with one in the future, gets the time of the previous one; within a ring

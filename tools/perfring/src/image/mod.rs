@@ -111,7 +111,9 @@ pub(crate) fn only_ring(
             None
         }
     };
-    let all_whole = match cut.len() as u64 {
+    // One inside another ring may be a payload.
+    let missing = cut.iter().filter(|found| found.inside.is_none());
+    let all_whole = match missing.count() as u64 {
         0 => Ok(()),
         cut => Err(Failure::Damaged(format!(
             "{image}: {} of it cannot be read: the notes above say what is missing",
