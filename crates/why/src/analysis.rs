@@ -4,7 +4,7 @@ use crate::case::{Case, Coverage, GapCase, HeldBy, LossCase, ReadCase, What};
 use crate::cover::Cover;
 use crate::evidence::{Events, Evidence, Fact, Holder, Role, Writer};
 use crate::finding::{Kind, Report};
-use crate::gap::Gap;
+use crate::gap::{Gap, split_at};
 use crate::looks::Looks;
 use crate::moved::Moved;
 use crate::names::Names;
@@ -243,15 +243,7 @@ impl Analysis {
         self.order += 1;
         let before = self.wrote_at.insert(thread.tid, (self.order, ring));
         let Some(gap) = wrote else {
-            // It came after a later one: what was called a gap may have been two.
-            let around = |gap: &Gap| gap.thread == thread && gap.from < time && time < gap.until;
-            if let Some(gap) =
-                self.pending.iter().position(around).and_then(|at| self.pending.remove(at))
-            {
-                let least = self.options.slower_than;
-                self.pending
-                    .extend(gap.split(time).into_iter().filter(|gap| gap.length() >= least));
-            }
+            split_at(&mut self.pending, thread, time, self.options.slower_than);
             return;
         };
         if gap.length() < self.options.slower_than {

@@ -1,6 +1,7 @@
 //! What a thread did between two of its records, in parts of time.
 
 use crate::evidence::Thread;
+use std::collections::VecDeque;
 
 /// The limit of waits whose times are kept: more are counted and added up.
 const WAITS: usize = 256;
@@ -193,15 +194,19 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// Returns the two times before and after a record within it, which came late. What the thread did in them is not known.
-    pub(crate) fn split(mut self, at: u64) -> [Gap; 2] {
-        self.parts.contradicted = true;
-        [Gap { until: at, is_open: false, ..self.clone() }, Gap { from: at, ..self }]
-    }
-
     /// Returns how long it is, ns.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.until.saturating_sub(self.from)
     }
+}
+
+/// A record came after a later one of its thread: what was called a gap may have been two. What the thread did in them is not
+/// known. Those shorter than `least` are none.
+pub(crate) fn split_at(gaps: &mut VecDeque<Gap>, thread: Thread, at: u64, least: u64) {
+    let around = |gap: &Gap| gap.thread == thread && gap.from < at && at < gap.until;
+    let Some(mut gap) = gaps.iter().position(around).and_then(|at| gaps.remove(at)) else { return };
+    gap.parts.contradicted = true;
+    let both = [Gap { until: at, is_open: false, ..gap.clone() }, Gap { from: at, ..gap }];
+    gaps.extend(both.into_iter().filter(|gap| gap.length() >= least));
 }

@@ -251,7 +251,10 @@ fn a_snapshot_of_a_user_without_privileges_says_what_is_missing() {
     assert_eq!(explained.code(), 0, "{}", explained.err());
     let explained = json_lines(&explained.out());
     assert_eq!(explained.last().unwrap()["summary"]["records"], 2, "{explained:?}");
-    assert!(fs::read_to_string(&text).unwrap().contains("were not recorded"));
+    // By perf_event_paranoid, the user may watch its own processes, or none.
+    let said = fs::read_to_string(&text).unwrap();
+    let is_in_part = said.contains("only the context switches of some processes were recorded");
+    assert!(is_in_part || said.contains("were not recorded"), "{said}");
     let unseen =
         format!("this user may not see the open files of process {}: ", of_root.0.child.id());
     until("the status has it", || flight.status().to_string().contains(&unseen));
