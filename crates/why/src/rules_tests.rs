@@ -717,7 +717,7 @@ fn the_holder_of_a_lock_is_named_with_what_kept_it() {
     assert_eq!(gap(&in_order(busy)).0, "held up");
     // It waited for its input, in a call in which no producer waits.
     assert_eq!(gap(&waits("2000 call read\n5000 call read\n8500 call read")).0, "system call");
-    // It slept of its own accord, or computed: a producer that waits for the ring naps.
+    // It slept by itself, or computed: a producer that waits for the ring naps.
     let held = "40000 held 200\n80000 held 200\n";
     let slept = format!("0 watch\n1 write\n10 out 0 0\n{held}89990 in 0\n90000 write");
     assert_eq!(gap(&slept).0, "blocked");

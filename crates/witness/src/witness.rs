@@ -62,7 +62,7 @@ pub struct Witness {
     clock: MachineClock,
     kernel: Kernel,
     rings: Rings,
-    /// What this user may not observe, as the kernel said when its rings were opened.
+    /// What this user may not observe, by the kernel's answers when its rings were opened.
     missing: Option<String>,
     /// A process whose open files this user may not see.
     unseen: Option<u32>,

@@ -62,7 +62,7 @@ impl Sidecar {
         Ok(self.engine.retry(output))
     }
 
-    /// Keeps what overwrite rings hold, by each rule, as it is asked to. Returns the numbers of the snapshots.
+    /// Keeps what overwrite rings hold, by each rule, on request. Returns the numbers of the snapshots.
     fn snapshot_all(&mut self, say: &mut Say<'_>) -> Result<Vec<u64>, String> {
         if self.config.snapshots.is_empty() {
             let sentence = "no snapshot is written: no [[snapshot]] names a directory";

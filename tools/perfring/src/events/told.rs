@@ -97,7 +97,7 @@ impl Told {
     fn learn(&mut self, event: &Event<'_>) {
         let uuid = event.origin.uuid;
         let mut reached = |last: Option<u64>, end: u64| {
-            // A source without a policy, as the kernel's, begins at 0 each time.
+            // A source without a policy, such as the kernel's, begins at 0 each time.
             if event.origin.policy.is_some() {
                 let reached = self.reached.entry(uuid).or_default();
                 (reached.last, reached.end) = (reached.last.max(last), reached.end.max(end));
